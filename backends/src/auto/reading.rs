@@ -44,20 +44,13 @@ impl AutoBackend {
 
     /// The way of a read of a file that has this route.
     fn way_on(&self, route: &FileRoute, read: &Read<'_>, may_use_cache: bool) -> Way {
-        if route.is_advised() {
-            return Way::Advised;
-        }
-        let Some(device) = self.device.as_ref().filter(|_| !route.is_cache_only()) else {
-            return Way::Cache;
-        };
-        let Some(end) = read.end().filter(|_| self.routes && may_use_cache) else {
-            return Way::Device;
-        };
+        let end = read.end();
+        let may_route = may_use_cache && self.routes && end.is_some();
         let ask = || {
             self.counters.add(Count::Questions, 1);
-            device.cached(read.file(), read.offset()..end)
+            self.device().cached(read.file(), read.offset()..end.unwrap_or(u64::MAX))
         };
-        route.way(read.offset(), throw_dice, ask)
+        route.way(read.offset(), may_route, throw_dice, ask)
     }
 
     pub(super) fn read_single(&self, read: &mut Read<'_>, may_use_cache: bool) -> Result<()> {

@@ -92,13 +92,13 @@ impl FileRoute {
 
     /// The route of a file that is read through the page cache only.
     pub(super) fn cache_only() -> Self {
-        Self::with_ways(OpenWays::CacheOnly, true)
+        Self::with_ways(OpenWays::CacheOnly)
     }
 
     /// As [`cache_only`](Self::cache_only), of a file that was opened while the process had no descriptor or
     /// memory left for another open file.
     pub(super) fn in_shortage() -> Self {
-        Self::with_ways(OpenWays::CacheOnlyByShortage, true)
+        Self::with_ways(OpenWays::CacheOnlyByShortage)
     }
 
     /// Why a file is read through the page cache only.
@@ -112,14 +112,14 @@ impl FileRoute {
 
     /// The route of a file that the advised backend has opened.
     pub(super) fn advised() -> Self {
-        Self::with_ways(OpenWays::Advised, false)
+        Self::with_ways(OpenWays::Advised)
     }
 
     /// The route of a file whose reads all go one way.
-    fn with_ways(ways: OpenWays, is_kept: bool) -> Self {
+    fn with_ways(ways: OpenWays) -> Self {
         let open_ways = AtomicU8::new(ways as u8);
         let nothing = Arc::new(KnownFile::of_len(0));
-        Self { open_ways, ..Self::new(nothing, Access::AsItComes, is_kept) }
+        Self { open_ways, ..Self::new(nothing, Access::AsItComes, false) }
     }
 
     fn open_ways(&self) -> OpenWays {
@@ -214,19 +214,20 @@ impl FileRoute {
         }
     }
 
-    /// The way of a read. `dice` returns a different number for each read, and `ask` asks the
-    /// kernel.
+    /// The way of a read. If it may not be routed, it goes to the device where that can read the file. `dice` returns
+    /// a different number for each read, and `ask` asks the kernel.
     pub(super) fn way(
         &self,
         offset: u64,
+        may_route: bool,
         dice: impl FnOnce() -> u64,
         ask: impl FnOnce() -> CacheAnswer,
     ) -> Way {
         match self.open_ways() {
-            OpenWays::Both => {}
+            OpenWays::Both if may_route => {}
+            OpenWays::Both | OpenWays::DeviceOnly => return Way::Device,
             OpenWays::Advised => return Way::Advised,
             OpenWays::CacheOnly | OpenWays::CacheOnlyByShortage => return Way::Cache,
-            OpenWays::DeviceOnly => return Way::Device,
         }
         match self.file.estimate.belief(offset, dice) {
             Belief::Cached => Way::Cache,
@@ -311,7 +312,7 @@ mod tests {
     fn a_file_that_has_left_a_way_does_not_return_to_it() {
         for ways in OpenWays::ALL {
             assert_eq!(OpenWays::of(ways as u8), ways);
-            let route = FileRoute::with_ways(ways, false);
+            let route = FileRoute::with_ways(ways);
             let can_leave_cache = matches!(ways, OpenWays::Both | OpenWays::DeviceOnly);
             assert_eq!(route.stop_using_cache(), can_leave_cache, "{ways:?}");
             assert_eq!(route.stop_using_device(), !ways.is_cache_only(), "{ways:?}");
@@ -381,7 +382,7 @@ mod tests {
                 let answer = [CacheAnswer::Cached, CacheAnswer::NotCached, CacheAnswer::Refused, CacheAnswer::NoFile]
                     [usize::from(answer)];
                 let mut is_asked = false;
-                let way = route.way(0, || turn, || {
+                let way = route.way(0, true, || turn, || {
                     is_asked = true;
                     answer
                 });
