@@ -5,8 +5,7 @@ use std::slice;
 use smallvec::SmallVec;
 
 use super::AutoBackend;
-use super::reading::ROUTED_READS_MAX;
-use super::route::Way;
+use super::route::{ROUTED_READS_MAX, Way};
 use crate::{Error, Read, ReadBackend, Result};
 
 /// Bytes that are copied from the page cache between two looks at the device.

@@ -3,7 +3,8 @@
 //! | file | content |
 //! |---|---|
 //! | `backend.rs` | the backend, its files and the trait |
-//! | `reading.rs`, `mixed.rs` | the way of each read; batches that need both ways |
+//! | `reading.rs` | the way of each read |
+//! | `one_way.rs`, `mixed.rs` | reads that go one way; batches that need several |
 //! | `route.rs`, `residency.rs` | what is known about a file; which regions are believed to be cached |
 //! | `detour.rs` | what to do if a way fails |
 //! | `warmth.rs`, `trial.rs` | which data may stay in the page cache; whether bringing it in pays |
@@ -58,6 +59,7 @@ mod backend;
 mod detour;
 mod known_file;
 mod mixed;
+mod one_way;
 mod reading;
 mod report;
 mod residency;

@@ -1,23 +1,18 @@
-//! Which way each read of a batch goes, and the reads that go one way.
+//! Which way each read of a batch goes.
 
 use std::cell::Cell;
-use std::ops::Range;
 use std::slice;
 use std::time::{Duration, Instant};
 
 use smallvec::{SmallVec, smallvec};
 
 use super::AutoBackend;
-use super::route::{FileRoute, Way};
+use super::one_way::{BRING_BYTES, total_bytes};
+use super::route::{FileRoute, ROUTED_READS_MAX, Way};
 use super::trial::{DEVICES, Phase, Trials};
-use super::warmth;
 use crate::stats::Count;
 use crate::trace::event;
-use crate::{FileHandle, Read, ReadBackend, Result, Warmth};
-
-/// Reads whose ways are chosen together: enough for any device, and few enough to be remembered on
-/// the stack.
-pub(super) const ROUTED_READS_MAX: usize = 4096;
+use crate::{FileHandle, Read, Result, Warmth};
 
 /// How many times its own bytes a batch brings in at most. The other cold reads of kept data go to
 /// the device, so that the first batches do not wait for all of it.
@@ -25,10 +20,6 @@ const BRING_FACTOR: u64 = 2;
 
 /// One in this many of the single reads that are believed to be cached finds out whether it is.
 const CHECK_EVERY: u64 = 8;
-
-/// How much is brought into the page cache around a cold read of data that is kept. Blocks of this
-/// size arrive at the device's full speed.
-const BRING_BYTES: u64 = 1 << 20;
 
 /// Single reads of this size and more are tried both ways before their data is brought in, as batches are. Smaller
 /// ones are always brought in: one at a time, every device is slow at them.
@@ -179,31 +170,6 @@ impl AutoBackend {
         }
     }
 
-    fn read_device(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        self.device().read_batch(reads)?;
-        self.count_device(reads);
-        Ok(())
-    }
-
-    /// Reads were served by the device. A file of which more was read than it has is read again, so its data is kept
-    /// from now on if it fits, together with all files that were kept for that reason before.
-    pub(super) fn count_device(&self, reads: &[Read<'_>]) {
-        if self.warmth != Warmth::Auto || !self.routes {
-            return;
-        }
-        for of_one_file in reads.chunk_by(|a, b| std::ptr::eq(a.file(), b.file())) {
-            let Some(route) = of_one_file.first().and_then(|it| self.route_of(it.file())) else {
-                continue;
-            };
-            let Some(known) = route.add_device_bytes(total_bytes(of_one_file)) else { continue };
-            let file = of_one_file[0].file();
-            let room_bytes = warmth::room_bytes().unwrap_or(0);
-            if self.known_files.get().keep_if_it_fits(file, known, room_bytes) {
-                event!(debug, path = %file.path().display(), "read again, so it is kept");
-            }
-        }
-    }
-
     /// The part of the trial that reads of this size are in.
     fn phase(&self, reads: &[Read<'_>]) -> Phase {
         match (self.warmth, reads.first()) {
@@ -250,54 +216,6 @@ impl AutoBackend {
         };
         reads.iter().map(way).collect()
     }
-
-    /// Copies a read that is believed to be cached, and notes whether it was. Returns false if a
-    /// call that waits must read it.
-    pub(super) fn copy_cached(&self, read: &mut Read<'_>) -> bool {
-        if read.is_empty() {
-            return true;
-        }
-        let was_cached = self.page_cache.read_at_once(read);
-        if let Some(was_cached) = was_cached {
-            self.learn(read, was_cached);
-        }
-        was_cached == Some(true)
-    }
-
-    fn learn(&self, read: &Read<'_>, was_cached: bool) {
-        let Some(route) = self.route_of(read.file()) else { return };
-        if route.learn(read.offset(), was_cached) {
-            self.counters.add(Count::WrongEstimates, 1);
-        }
-    }
-
-    /// Reads were served by the page cache.
-    pub(super) fn count_cached(&self, reads: &[Read<'_>]) {
-        let bytes = total_bytes(reads);
-        self.counters
-            .add_all([(Count::CacheReads, reads.len() as u64), (Count::CacheBytes, bytes)]);
-    }
-
-    /// Asks the kernel to begin to read the data around a read into the page cache. A hint.
-    fn bring(&self, read: &Read<'_>) {
-        let _hint = self.page_cache.prefetch(read.file(), blocks_around(read));
-        // From now on reads around it ask, and find that it is cached.
-        self.learn(read, true);
-    }
-
-    /// How many bytes of its file a read brings into the page cache.
-    fn brought_bytes(&self, read: &Read<'_>) -> u64 {
-        let blocks = blocks_around(read);
-        let file_end = self.len(read.file()).unwrap_or(blocks.end);
-        blocks.end.min(file_end).saturating_sub(blocks.start)
-    }
-}
-
-/// The blocks that a cold read brings into the page cache.
-fn blocks_around(read: &Read<'_>) -> Range<u64> {
-    let start = read.offset() / BRING_BYTES * BRING_BYTES;
-    let end = read.end().unwrap_or(u64::MAX);
-    start..end.checked_next_multiple_of(BRING_BYTES).unwrap_or(end)
 }
 
 /// A number that looks random: which reads are sampled must not follow a pattern of the caller.
@@ -314,10 +232,6 @@ fn throw_dice() -> u64 {
     state
 }
 
-fn total_bytes(reads: &[Read<'_>]) -> u64 {
-    reads.iter().map(|read| read.len() as u64).sum()
-}
-
 fn is_through_cache(way: Way) -> bool {
     matches!(way, Way::Cache | Way::Bring)
 }
@@ -330,7 +244,7 @@ mod tests {
     use super::*;
     use crate::overlap::CacheAnswer;
     use crate::sys;
-    use crate::{Access, BackendOptions, Expectation};
+    use crate::{Access, BackendOptions, Expectation, ReadBackend};
 
     /// A backend, and a file of two blocks on the disk that the test program is on, because the folder for
     /// temporary files may be in memory.
@@ -365,19 +279,6 @@ mod tests {
             backend.add_sample(Phase::TimeBringing, &reads, &[Way::Bring], took);
         }
         assert_eq!(trial.phase(), Phase::Bring);
-    }
-
-    #[test]
-    fn brought_bytes_end_with_the_file() {
-        let dir = dir_on_disk();
-        let (backend, file) = backend_and_file(&dir);
-        let brought = |offset: u64, len: usize| {
-            backend.brought_bytes(&Read::new(&file, offset, &mut vec![0; len]))
-        };
-        assert_eq!(brought(5, 10), BRING_BYTES);
-        assert_eq!(brought(BRING_BYTES - 5, 10), 2 * BRING_BYTES);
-        assert_eq!(brought(2 * BRING_BYTES - 5, 10), BRING_BYTES);
-        assert_eq!(brought(u64::MAX - 5, 10), 0);
     }
 
     /// Large single reads of data that is read again went through the page cache at half of the device's speed,

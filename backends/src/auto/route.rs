@@ -15,6 +15,10 @@ use crate::{Access, Expectation, Read};
 /// gives 0.7 GB/s to readahead.
 const STREAM_READ_BYTES_MAX: usize = 128 << 10;
 
+/// Reads whose ways are chosen together: enough for any device, and few enough to be remembered on
+/// the stack.
+pub(super) const ROUTED_READS_MAX: usize = 4096;
+
 /// Where a read is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
