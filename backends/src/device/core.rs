@@ -8,7 +8,7 @@ use super::file::DeviceFile;
 use super::plan::{Plan, ReadSpan, RequestLimits};
 use crate::fault::Injection;
 use crate::file::{FileHandle, HandleOwner};
-use crate::handle_cache::{Cached, HandleCache, for_read};
+use crate::handle_cache::{Cached, HandleCache, ProcessHandles, for_read};
 #[cfg(any(linux_direct, linux_uring))]
 use crate::overlap::CacheAnswer;
 use crate::stats::{Count, Counters};
@@ -28,15 +28,10 @@ pub(crate) struct DeviceCore {
     pub(crate) policy: CachePolicy,
     limits: RequestLimits,
     counters: Counters,
-    state: PerProcess<DeviceState>,
-}
-
-#[derive(Debug)]
-struct DeviceState {
-    handles: HandleCache<DeviceFile>,
+    handles: ProcessHandles<DeviceFile>,
     /// Plans that wait for the next batch, so that their memory is used again. Threads share them,
     /// so that one bound holds for all.
-    plans: Mutex<Vec<Plan>>,
+    plans: PerProcess<Mutex<Vec<Plan>>>,
 }
 
 /// Plans kept for the next batches, and the memory of all of them.
@@ -64,38 +59,33 @@ impl DeviceCore {
             page_bytes: sys::page_bytes(),
         };
         let (open_max, access) = (options.open_files_max, options.access);
-        let state = PerProcess::new(move |inherited: Option<&DeviceState>| {
-            inherited.inspect(|state| state.handles.close_inherited());
-            let open = move |path: &Path| {
-                let file = DeviceFile::open(kind, policy, limits, path)?;
-                if access != Access::AsItComes {
-                    file.expect_access(access);
-                }
-                Ok(file)
-            };
-            let plans = Mutex::new(Vec::with_capacity(KEPT_PLANS_MAX));
-            DeviceState { handles: HandleCache::new(owner, kind, open_max, open), plans }
-        });
-        let faults = Injection::current();
-        let counters = Counters::default();
-        Ok(Self { kind, owner, pool, faults, policy, limits, counters, state })
+        let open = move |path: &Path| {
+            let file = DeviceFile::open(kind, policy, limits, path)?;
+            if access != Access::AsItComes {
+                file.expect_access(access);
+            }
+            Ok(file)
+        };
+        let handles = ProcessHandles::new(owner, kind, open_max, open);
+        let plans = PerProcess::new(|_inherited| Mutex::new(Vec::with_capacity(KEPT_PLANS_MAX)));
+        let (faults, counters) = (Injection::current(), Counters::default());
+        Ok(Self { kind, owner, pool, faults, policy, limits, counters, handles, plans })
     }
 
     pub(crate) fn handles(&self) -> &HandleCache<DeviceFile> {
-        &self.state.get().handles
+        self.handles.get()
     }
 
     pub(crate) fn open(&self, path: &Path) -> Result<FileHandle> {
-        self.handles().open(path)
+        self.handles.open(path)
     }
 
     pub(crate) fn len(&self, file: &FileHandle) -> Result<u64> {
-        self.handles().file_len(file)
+        self.handles.len(file)
     }
 
     pub(crate) fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
-        self.handles().expect_access(files, expectation.access);
-        Ok(())
+        self.handles.expect(files, expectation)
     }
 
     /// Read-ahead and release only mean something where the page cache is used.
@@ -164,7 +154,7 @@ impl DeviceCore {
     }
 
     fn kept_plans(&self) -> MutexGuard<'_, Vec<Plan>> {
-        self.state.get().plans.lock().unwrap_or_else(PoisonError::into_inner)
+        self.plans.get().lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count(&self, reads: &[Read<'_>], plan: &Plan) {
@@ -191,8 +181,7 @@ impl DeviceCore {
             device,
             bounced: self.counters.traffic(Count::Bounces, Count::BouncedBytes),
             retries: self.counters.get(Count::Retries),
-            handles: self.handles().stats(),
-            ..BackendStats::default()
+            ..self.handles.stats()
         }
     }
 

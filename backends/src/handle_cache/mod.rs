@@ -29,8 +29,10 @@ use crate::sys::OpenedAt;
 use crate::version::FileIdentity;
 use crate::{Access, BackendKind, Error, HandleCacheStats, Result, sys};
 
+mod process_handles;
 mod slots;
 
+pub(crate) use process_handles::ProcessHandles;
 pub(crate) use slots::Pinned;
 use slots::Slots;
 

@@ -15,13 +15,12 @@ use super::mapping::Mapping;
 use super::range::MappedRange;
 use crate::fault::Injection;
 use crate::file::HandleOwner;
-use crate::handle_cache::{Cached, HandleCache, Pinned, for_read, open_plain};
+use crate::handle_cache::{Cached, Pinned, ProcessHandles, for_read, open_plain};
 use crate::page_cache::{AccessHint, flight};
 use crate::retry::{Shortfall, read_fully};
-use crate::sys::{self, PerProcess};
 use crate::{
-    Access, BackendKind, BackendOptions, BackendStats, Capabilities, Error, Expectation,
-    FileHandle, PageSize, Read, ReadBackend, Residency, Result,
+    Access, BackendKind, BackendOptions, Capabilities, Error, FileHandle, PageSize, Read,
+    ReadBackend, Residency, Result, sys,
 };
 
 /// A read is copied in parts of this size where its pages are released.
@@ -35,7 +34,7 @@ const RELEASE_STEP_BYTES: usize = 8 << 20;
 #[derive(Debug)]
 pub(crate) struct MmapBackend {
     residency: Residency,
-    handles: PerProcess<HandleCache<MappedFile>>,
+    handles: ProcessHandles<MappedFile>,
     faults: Injection,
 }
 
@@ -131,12 +130,8 @@ impl MmapBackend {
         options.validate()?;
         let (owner, open_max) = (HandleOwner::unique(), options.open_files_max);
         let (access, page_size) = (options.access, options.page_size);
-        let handles = PerProcess::new(move |inherited: Option<&HandleCache<MappedFile>>| {
-            inherited.inspect(|handles| handles.close_inherited());
-            HandleCache::new(owner, KIND, open_max, move |path| {
-                open_mapped(path, access, page_size)
-            })
-        });
+        let open = move |path: &Path| open_mapped(path, access, page_size);
+        let handles = ProcessHandles::new(owner, KIND, open_max, open);
         Ok(Self { residency: options.residency, handles, faults: Injection::current() })
     }
 
@@ -279,13 +274,7 @@ impl ReadBackend for MmapBackend {
         Capabilities { zero_copy: true, ..Capabilities::new(KIND) }
     }
 
-    fn open(&self, path: &Path) -> Result<FileHandle> {
-        self.handles.get().open(path)
-    }
-
-    fn len(&self, file: &FileHandle) -> Result<u64> {
-        self.handles.get().file_len(file)
-    }
+    crate::forward_to!(handles: open, len, expect, stats);
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         let mut first = 0;
@@ -314,15 +303,6 @@ impl ReadBackend for MmapBackend {
             slices.release(range.clone());
         }
         pin.copies.release(range);
-        Ok(())
-    }
-
-    fn stats(&self) -> BackendStats {
-        BackendStats { handles: self.handles.get().stats(), ..BackendStats::default() }
-    }
-
-    fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
-        self.handles.get().expect_access(files, expectation.access);
         Ok(())
     }
 

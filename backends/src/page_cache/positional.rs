@@ -15,12 +15,10 @@ use super::copiers::{Copied, Copiers};
 use super::flight;
 use crate::fault::Injection;
 use crate::file::HandleOwner;
-use crate::handle_cache::{Cached, HandleCache, Pinned, for_read, open_plain};
+use crate::handle_cache::{Cached, HandleCache, Pinned, ProcessHandles, for_read, open_plain};
 use crate::retry::{Shortfall, read_fully};
-use crate::sys::{self, PerProcess};
 use crate::{
-    BackendKind, BackendOptions, BackendStats, Capabilities, Error, Expectation, FileHandle, Read,
-    ReadBackend, Result,
+    BackendKind, BackendOptions, Capabilities, Error, FileHandle, Read, ReadBackend, Result, sys,
 };
 
 type ReadAt = fn(&File, &mut [u8], u64) -> io::Result<usize>;
@@ -42,7 +40,7 @@ struct ReadCalls {
 pub(crate) struct PositionalBackend {
     kind: BackendKind,
     calls: ReadCalls,
-    handles: PerProcess<HandleCache<BufferedFile>>,
+    handles: ProcessHandles<BufferedFile>,
     copiers: Copiers,
     faults: Injection,
 }
@@ -74,11 +72,8 @@ impl PositionalBackend {
     ) -> Result<Self> {
         options.validate()?;
         let (open_max, access) = (options.open_files_max, options.access);
-        let handles = PerProcess::new(move |inherited: Option<&HandleCache<BufferedFile>>| {
-            inherited.inspect(|handles| handles.close_inherited());
-            let open = move |path: &Path| Ok(BufferedFile::new(open(kind, path)?, access));
-            HandleCache::new(owner, kind, open_max, open)
-        });
+        let open = move |path: &Path| Ok(BufferedFile::new(open(kind, path)?, access));
+        let handles = ProcessHandles::new(owner, kind, open_max, open);
         // Threads that read different files must not wait for one another's descriptor.
         let copiers = Copiers::new(options.threads_max.min(options.open_files_max));
         Ok(Self { kind, calls, handles, copiers, faults: Injection::current() })
@@ -266,13 +261,7 @@ impl ReadBackend for PositionalBackend {
         Capabilities { bypasses_page_cache: uncached, features, ..Capabilities::new(self.kind) }
     }
 
-    fn open(&self, path: &Path) -> Result<FileHandle> {
-        self.handles.get().open(path)
-    }
-
-    fn len(&self, file: &FileHandle) -> Result<u64> {
-        self.handles.get().file_len(file)
-    }
+    crate::forward_to!(handles: open, len, expect, stats);
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         self.read_batch_and_tell(reads, |_, _| {})
@@ -287,15 +276,6 @@ impl ReadBackend for PositionalBackend {
     fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
         let pin = self.handles.get().acquire(file)?;
         let _hint = sys::release_cached(pin.file(), range);
-        Ok(())
-    }
-
-    fn stats(&self) -> BackendStats {
-        BackendStats { handles: self.handles.get().stats(), ..BackendStats::default() }
-    }
-
-    fn expect(&self, files: &[&FileHandle], expectation: &Expectation) -> Result<()> {
-        self.handles.get().expect_access(files, expectation.access);
         Ok(())
     }
 }
