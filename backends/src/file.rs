@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use crate::version::FileIdentity;
-use crate::{Access, BackendKind, Error, Result};
+use crate::identity::FileIdentity;
+use crate::{Access, Alignment, BackendKind, Error, Result};
 
 /// An opened file. Cheap to clone, and cheap to hold by the thousand: it keeps the path and the
 /// identity of the file, while the descriptor (or mapping) lives in the backend's bounded cache
@@ -222,20 +222,4 @@ pub(crate) fn lasting_path(path: &Path) -> PathBuf {
     }
     let absolute = std::path::absolute(path).ok().filter(|absolute| absolute.exists());
     absolute.unwrap_or_else(|| path.to_owned())
-}
-
-/// The alignment that a device requires of a read: the address of the memory and the offset and
-/// length in the file must be multiples of these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Alignment {
-    /// The alignment of the memory address, in bytes.
-    pub memory: usize,
-    /// The alignment of the file offset and the length, in bytes.
-    pub offset: usize,
-}
-
-impl Alignment {
-    /// No alignment is required.
-    pub const NONE: Self = Self { memory: 1, offset: 1 };
 }

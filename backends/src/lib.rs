@@ -41,6 +41,8 @@
 // The build script sets these; the features that they stand for are what a reader knows.
 #![cfg_attr(docsrs, doc(auto_cfg(hide(linux_device, linux_gds, linux_rings, linux_tokio_uring))))]
 
+mod access;
+mod alignment;
 mod auto;
 mod backend;
 mod buffer;
@@ -63,6 +65,7 @@ mod handle_cache;
 #[cfg(feature = "conformance")]
 #[doc(hidden)]
 pub mod hot_paths;
+mod identity;
 mod joined;
 mod memory;
 #[cfg(all(test, linux_rings))]
@@ -98,23 +101,24 @@ mod uring;
 mod version;
 mod workers;
 
+pub use access::{Access, MapAdvice};
+pub use alignment::Alignment;
 pub use auto::{AdviceReport, AutoReport};
 pub use backend::{READ_PART_BYTES, ReadBackend, ReadBackendExt};
 pub use buffer::Buffer;
 pub use capability::{BackendKind, Capabilities, Lacking};
 pub use error::{Error, Result};
-pub use file::{Alignment, FileHandle, HandleOwner};
+pub use file::{FileHandle, HandleOwner};
 pub use gds::{DeviceMemory, Gds, GdsError, GdsFile, GdsProbe, GdsRoute, probe_gds};
 pub use joined::{JoinLimits, JoinedRange};
 pub use memory::MemoryBackend;
 pub use metered::MeteredBackend;
 #[doc(hidden)]
 pub use mix::mix;
-pub use mmap::{FileMap, MapAdvice, MappedRange, Unchanging};
+pub use mmap::{FileMap, MappedRange, Unchanging};
 pub use open::open_backend;
 pub use options::{
-    Access, Advice, AdvisedBackend, BackendOptions, CachePolicy, Expectation, PageSize, Residency,
-    Warmth,
+    Advice, AdvisedBackend, BackendOptions, CachePolicy, Expectation, PageSize, Residency, Warmth,
 };
 pub use output::OutputFile;
 pub use placement::Placement;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{BackendKind, BufferPool, Error, PoolOptions, Result, sys};
+use crate::{Access, BackendKind, BufferPool, Error, PoolOptions, Result, sys};
 
 /// How a backend behaves. Every bound works at 1 (memory: at 4096 bytes).
 ///
@@ -153,20 +153,6 @@ pub enum PageSize {
     /// misses of the TLB, but a fault on cold data brings in 2 MiB. Elsewhere the option is
     /// ignored.
     Huge,
-}
-
-/// In which order a file is read. It decides what the kernel reads ahead into the page cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Access {
-    /// Not known. The kernel's own readahead serves single reads; a batch of several ranges brings
-    /// in those ranges alone.
-    #[default]
-    AsItComes,
-    /// In random order: only what is read comes into the page cache.
-    Random,
-    /// From the front to the back: the kernel reads further ahead than usual.
-    Sequential,
 }
 
 /// Whether the data that `auto` reads stays in the page cache, to be read from memory the next time.

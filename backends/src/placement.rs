@@ -3,8 +3,7 @@
 
 use std::ops::Range;
 
-use crate::file::Alignment;
-use crate::{Buffer, Error, FileHandle, Read, ReadBackend, ReadBackendExt, Result};
+use crate::{Alignment, Buffer, Error, FileHandle, Read, ReadBackend, ReadBackendExt, Result};
 
 /// How to read a range of a file into a page-aligned buffer without a copy on the way: which bytes to
 /// read, and where in the buffer the range is then.
@@ -55,37 +54,6 @@ impl Placement {
 }
 
 impl Alignment {
-    /// The stricter of both alignments: memory and offset that agree modulo this need no copy.
-    #[must_use]
-    pub fn block(self) -> usize {
-        self.memory.max(self.offset).max(1)
-    }
-
-    /// The first position at or after `from` in a page-aligned buffer where the byte at `offset` of a
-    /// file can go, so that address and offset agree modulo the [block](Self::block).
-    ///
-    /// ```
-    /// use ringmain_backends::Alignment;
-    ///
-    /// let device = Alignment { memory: 512, offset: 512 };
-    /// assert_eq!((device.position(0, 1000), device.position(500, 1000)), (488, 1000));
-    /// assert_eq!(Alignment::NONE.position(500, 1000), 500);
-    /// ```
-    #[must_use]
-    pub fn position(self, from: usize, offset: u64) -> usize {
-        let block = self.block();
-        // Less than a block, which is a `usize`.
-        let in_block = (offset % block as u64) as usize;
-        let skipped = (in_block + block - from % block) % block;
-        from.saturating_add(skipped)
-    }
-
-    /// The most bytes that [`position`](Self::position) skips.
-    #[must_use]
-    pub fn lead_bytes_max(self) -> usize {
-        self.block() - 1
-    }
-
     /// The largest [buffer](Placement::buffer_bytes) of a range of `len` bytes, wherever it begins.
     #[must_use]
     pub fn placed_bytes_max(self, len: usize) -> usize {
@@ -263,16 +231,6 @@ mod tests {
             if placement.is_widened() {
                 prop_assert!(blocks.start.is_multiple_of(alignment.block() as u64));
             }
-        }
-
-        #[test]
-        fn a_position_agrees_with_its_offset_and_skips_little(
-            from in 0..100_000usize, start in 0..100_000u64, memory in 0..13u32, offset in 0..13u32,
-        ) {
-            let alignment = Alignment { memory: 1 << memory, offset: 1 << offset };
-            let (position, block) = (alignment.position(from, start), alignment.block());
-            prop_assert_eq!(position % block, start as usize % block);
-            prop_assert!(position >= from && position - from <= alignment.lead_bytes_max());
         }
     }
 

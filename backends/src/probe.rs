@@ -5,8 +5,8 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use crate::alignment::Alignment;
 use crate::auto::AutoBackend;
-use crate::file::Alignment;
 use crate::{Access, AutoReport, BackendKind, BackendOptions, Capabilities, Error, Lacking};
 use crate::{ReadBackendExt, Result, open_backend, sys, uring};
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::residency::Estimate;
-use crate::version::FileIdentity;
+use crate::identity::FileIdentity;
 use crate::{FileHandle, sys};
 
 /// The facts that are known about a file. All its handles share them: a program may hold thousands of views of one file,
@@ -195,8 +195,8 @@ mod tests {
     use std::cell::{Cell, RefCell};
 
     use super::*;
+    use crate::identity::{FileState, Mark};
     use crate::page_cache::PositionalBackend;
-    use crate::version::{FileState, Mark};
     use crate::{BackendOptions, ReadBackend};
 
     fn identity(index: u64, len: u64) -> FileIdentity {

@@ -22,11 +22,12 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::file::{Alignment, FileHandle, HandleOwner};
+use crate::alignment::Alignment;
+use crate::file::{FileHandle, HandleOwner};
+use crate::identity::FileIdentity;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, PoisonError, thread};
 use crate::sys::OpenedAt;
-use crate::version::FileIdentity;
 use crate::{Access, BackendKind, Error, HandleCacheStats, Result, sys};
 
 mod process_handles;

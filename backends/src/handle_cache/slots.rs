@@ -3,11 +3,11 @@
 use std::ops::Deref;
 
 use super::Cached;
+use crate::identity::FileIdentity;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use crate::sys;
 use crate::sys::OpenedAt;
-use crate::version::FileIdentity;
 
 /// A fixed number of slots, with the order in which they were used.
 pub(super) struct Slots<T> {

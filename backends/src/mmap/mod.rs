@@ -34,5 +34,5 @@ pub(crate) use backend::MmapBackend;
 
 /// The backend that errors name.
 const KIND: crate::BackendKind = crate::BackendKind::Mmap;
-pub use file_map::{FileMap, MapAdvice, Unchanging};
+pub use file_map::{FileMap, Unchanging};
 pub use range::MappedRange;

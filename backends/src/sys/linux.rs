@@ -18,8 +18,8 @@ use nix::sys::statfs::{Statfs, fstatfs, statfs};
 use nix::sys::utsname::uname;
 
 use super::{file_len, page_bytes, prefetch_steps};
-use crate::Access;
-use crate::file::Alignment;
+use crate::access::Access;
+use crate::alignment::Alignment;
 
 /// `RWF_DONTCACHE`, since Linux 6.14: the pages a read brings in leave the cache with it.
 pub(crate) const RWF_DONTCACHE: libc::c_int = 0x80;

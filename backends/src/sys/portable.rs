@@ -8,8 +8,8 @@ use std::path::Path;
 
 use memmap2::{Mmap, MmapMut};
 
-use crate::Access;
-use crate::file::Alignment;
+use crate::access::Access;
+use crate::alignment::Alignment;
 
 fn unsupported<T>() -> io::Result<T> {
     Err(io::ErrorKind::Unsupported.into())

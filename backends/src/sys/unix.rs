@@ -13,8 +13,8 @@ use nix::sys::stat::fstat;
 use nix::unistd::{SysconfVar, sysconf};
 
 use super::{file_handle, file_handle_at, invents_indices, prefetch_steps};
-use crate::MapAdvice;
-use crate::version::{FileIdentity, FileState, Mark};
+use crate::access::MapAdvice;
+use crate::identity::{FileIdentity, FileState, Mark};
 
 /// Reads up to `dst.len()` bytes at `offset`; 0 at the end of the file.
 pub(crate) fn read_at(file: &File, dst: &mut [u8], offset: u64) -> io::Result<usize> {

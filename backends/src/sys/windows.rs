@@ -7,8 +7,8 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
-use crate::MapAdvice;
-use crate::version::{FileIdentity, Mark};
+use crate::access::MapAdvice;
+use crate::identity::{FileIdentity, Mark};
 
 /// Reads up to `dst.len()` bytes at `offset`; 0 at the end of the file.
 pub(crate) fn read_at(file: &File, dst: &mut [u8], offset: u64) -> io::Result<usize> {

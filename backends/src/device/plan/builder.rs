@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{BouncedPiece, Plan, ReadSpan, Request, RequestLimits, RequestTarget};
 use crate::JoinLimits;
-use crate::file::Alignment;
+use crate::alignment::Alignment;
 
 /// Reads no further apart than this share a request: the device takes longer to start another
 /// request than to deliver a few kilobytes that are not needed.

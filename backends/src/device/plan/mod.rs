@@ -16,7 +16,7 @@
 
 use std::ops::Range;
 
-use crate::file::Alignment;
+use crate::alignment::Alignment;
 
 mod builder;
 

@@ -26,7 +26,7 @@ use crate::file::lasting_path;
 use crate::handle_cache::open_plain;
 use crate::retry::{Shortfall, read_fully};
 use crate::sys::PerProcess;
-use crate::{Error, FileVersion, PageSize, Result, sys};
+use crate::{Error, FileVersion, MapAdvice, PageSize, Result, sys};
 
 /// The promise that mapped files do not change, made once, where a program knows it.
 ///
@@ -79,22 +79,6 @@ impl Unchanging {
     pub const unsafe fn promise() -> Self {
         Self(())
     }
-}
-
-/// How a range of a mapping will be used. Windows knows `Normal` and `WillNeed`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MapAdvice {
-    /// As any other: the system reads a little ahead of a fault.
-    Normal,
-    /// From the front to the back: it reads far ahead.
-    Sequential,
-    /// Here and there: it reads what is asked for.
-    Random,
-    /// Soon: it begins to read all of it. The call does not wait for the bytes, but for memory for them.
-    WillNeed,
-    /// Not for now: the pages leave the process. They may stay in the page cache, and the next
-    /// access brings them back.
-    DontNeed,
 }
 
 /// One call populates no more than this, so that a signal is not kept waiting for minutes.
