@@ -45,6 +45,7 @@ mod access;
 mod alignment;
 mod auto;
 mod backend;
+mod backend_ext;
 mod buffer;
 mod capability;
 #[cfg(feature = "conformance")]
@@ -104,7 +105,8 @@ mod workers;
 pub use access::{Access, MapAdvice};
 pub use alignment::Alignment;
 pub use auto::{AdviceReport, AutoReport};
-pub use backend::{READ_PART_BYTES, ReadBackend, ReadBackendExt};
+pub use backend::ReadBackend;
+pub use backend_ext::{READ_PART_BYTES, ReadBackendExt};
 pub use buffer::Buffer;
 pub use capability::{BackendKind, Capabilities, Lacking};
 pub use error::{Error, Result};
