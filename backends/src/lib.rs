@@ -68,6 +68,7 @@ mod handle_cache;
 pub mod hot_paths;
 mod identity;
 mod joined;
+mod kind;
 mod memory;
 #[cfg(all(test, linux_rings))]
 mod messages;
@@ -108,11 +109,12 @@ pub use auto::{AdviceReport, AutoReport};
 pub use backend::ReadBackend;
 pub use backend_ext::{READ_PART_BYTES, ReadBackendExt};
 pub use buffer::Buffer;
-pub use capability::{BackendKind, Capabilities, Lacking};
+pub use capability::{Capabilities, Lacking};
 pub use error::{Error, Result};
 pub use file::{FileHandle, HandleOwner};
 pub use gds::{DeviceMemory, Gds, GdsError, GdsFile, GdsProbe, GdsRoute, probe_gds};
 pub use joined::{JoinLimits, JoinedRange};
+pub use kind::BackendKind;
 pub use memory::MemoryBackend;
 pub use metered::MeteredBackend;
 #[doc(hidden)]
