@@ -76,7 +76,7 @@ impl AutoBackend {
             Some(_) => with_open_files((options.open_files_max / 2).max(1)),
             None => options.clone(),
         };
-        let page_cache = PositionalBackend::beside(&cache_options, owner)?;
+        let page_cache = PositionalBackend::pread_for(&cache_options, owner)?;
         let (advice, advised) = options.advice.as_ref().map(Advised::follow).unzip();
         let advised: Option<Advised> = advised.flatten();
         let choice = advised

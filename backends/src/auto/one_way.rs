@@ -44,7 +44,7 @@ impl AutoBackend {
         if read.is_empty() {
             return true;
         }
-        let was_cached = self.page_cache.read_at_once(read);
+        let was_cached = self.page_cache.read_nowait(read);
         if let Some(was_cached) = was_cached {
             self.learn(read, was_cached);
         }

@@ -49,7 +49,9 @@ impl AutoBackend {
             return Ok(());
         }
         // Its own backend refuses the handle of another one.
-        let Some(route) = self.route_of(read.file()) else { return self.page_cache.read_one(read) };
+        let Some(route) = self.route_of(read.file()) else {
+            return self.page_cache.read_single(read, 0);
+        };
         if may_use_cache && route.is_sure(read.offset()) {
             // Now and then a call that does not wait finds out whether the data is still cached.
             return self.read_cached_single(read, throw_dice() % CHECK_EVERY == 0);
@@ -76,7 +78,7 @@ impl AutoBackend {
     /// wait is a little faster, and does not tell.
     fn read_cached_single(&self, read: &mut Read<'_>, checks: bool) -> Result<()> {
         if !checks || !self.copy_cached(read) {
-            self.page_cache.read_one(read)?;
+            self.page_cache.read_single(read, 0)?;
         }
         self.count_cached(slice::from_ref(read));
         Ok(())

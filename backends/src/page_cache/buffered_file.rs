@@ -14,13 +14,13 @@ pub(crate) struct BufferedFile {
     file: File,
     hint: AccessHint,
     /// The filesystem answers reads that must not wait.
-    answers_at_once: AtomicBool,
+    answers_nowait: AtomicBool,
 }
 
 impl BufferedFile {
     pub(crate) fn new(file: File, access: Access) -> Self {
         let hint = AccessHint::new(access, |access| sys::advise_access(&file, access));
-        Self { file, hint, answers_at_once: AtomicBool::new(true) }
+        Self { file, hint, answers_nowait: AtomicBool::new(true) }
     }
 
     /// Several ranges are going to be read.
@@ -39,20 +39,20 @@ impl BufferedFile {
     }
 
     /// Returns `true` if reads that must not wait are answered. Not known before the first.
-    pub(crate) fn answers_at_once(&self) -> bool {
-        self.answers_at_once.load(Ordering::Relaxed)
+    pub(crate) fn answers_nowait(&self) -> bool {
+        self.answers_nowait.load(Ordering::Relaxed)
     }
 
     /// Calls `read`, which must not wait for the device. Returns how many bytes it copied; the
     /// rest is on its way into the page cache. `None` if there was no answer: a call that waits has
     /// to be made.
-    pub(crate) fn read_at_once(
+    pub(crate) fn read_nowait(
         &self,
         dst: &mut [u8],
         offset: u64,
         mut read: impl FnMut(&File, &mut [u8], u64) -> io::Result<usize>,
     ) -> Option<usize> {
-        if !self.answers_at_once() {
+        if !self.answers_nowait() {
             return None;
         }
         match read(&self.file, dst, offset) {
@@ -61,7 +61,7 @@ impl BufferedFile {
             Err(error) => {
                 // The call that waits meets any other error again, and reports it.
                 if is_refusal(&error) {
-                    self.answers_at_once.store(false, Ordering::Relaxed);
+                    self.answers_nowait.store(false, Ordering::Relaxed);
                 }
                 None
             }

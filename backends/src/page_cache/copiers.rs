@@ -13,7 +13,7 @@ use crate::sys::{self, PerProcess};
 use crate::workers::Workers;
 
 /// How many bytes of each read were copied; `None` if the system did not say.
-pub(super) type Copied = SmallVec<[Option<usize>; FLIGHT_READS_MAX]>;
+pub(super) type CopiedBytes = SmallVec<[Option<usize>; FLIGHT_READS_MAX]>;
 
 /// A smaller batch is copied before a helper wakes up.
 const SHARED_BYTES_MIN: usize = 384 << 10;
@@ -38,7 +38,7 @@ impl Copiers {
     /// With no more threads than processors, the calling one included. Helpers only help with calls that do not wait.
     pub(super) fn new(threads_max: usize) -> Self {
         let processors = match std::thread::available_parallelism() {
-            Ok(processors) if sys::COPIES_AT_ONCE => processors.get(),
+            Ok(processors) if sys::COPIES_NOWAIT => processors.get(),
             _ => 1,
         };
         Self::with_threads(threads_max.min(processors).min(THREADS_MAX))
@@ -103,7 +103,7 @@ mod tests {
             let mut memory: Vec<Vec<u8>> = lens.iter().map(|len| vec![0; *len]).collect();
             let mut reads: Vec<_> =
                 memory.iter_mut().map(|dst| Read::new(&file, 0, dst)).collect();
-            let mut copied = Copied::from_elem(None, lens.len());
+            let mut copied = CopiedBytes::from_elem(None, lens.len());
             Copiers::with_threads(threads_max).share(&mut reads, &mut copied, |reads, copied| {
                 for (read, copied) in reads.iter_mut().zip(copied) {
                     read.dst().iter_mut().take(1).for_each(|byte| *byte += 1);

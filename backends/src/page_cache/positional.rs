@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::buffered_file::BufferedFile;
-use super::copiers::{Copied, Copiers};
+use super::copiers::{CopiedBytes, Copiers};
 use super::flight;
 use crate::fault::Injection;
 use crate::file::HandleOwner;
@@ -29,7 +29,7 @@ struct ReadCalls {
     /// Waits for the device.
     read: ReadAt,
     /// Copies what the page cache has, and lets the kernel begin to read the rest.
-    read_at_once: ReadAt,
+    read_nowait: ReadAt,
 }
 
 /// Positional reads through a cache of open files.
@@ -48,18 +48,18 @@ pub(crate) struct PositionalBackend {
 impl PositionalBackend {
     /// `pread`.
     pub(crate) fn pread(options: &BackendOptions) -> Result<Self> {
-        Self::beside(options, HandleOwner::unique())
+        Self::pread_for(options, HandleOwner::unique())
     }
 
-    /// `pread` beside another backend of the same owner: it reads the files of both.
-    pub(crate) fn beside(options: &BackendOptions, owner: HandleOwner) -> Result<Self> {
-        let calls = ReadCalls { read: sys::read_at, read_at_once: sys::read_cached_now };
+    /// `pread` as a part of another backend: it reads all files of this owner.
+    pub(crate) fn pread_for(options: &BackendOptions, owner: HandleOwner) -> Result<Self> {
+        let calls = ReadCalls { read: sys::read_at, read_nowait: sys::read_cached_now };
         Self::new(BackendKind::Pread, options, calls, open_plain, owner)
     }
 
     /// `preadv2` with `RWF_DONTCACHE`. Whether the filesystem has it shows when a file is opened.
     pub(crate) fn uncached(options: &BackendOptions) -> Result<Self> {
-        let calls = ReadCalls { read: sys::read_uncached, read_at_once: sys::read_uncached_now };
+        let calls = ReadCalls { read: sys::read_uncached, read_nowait: sys::read_uncached_now };
         Self::new(BackendKind::Uncached, options, calls, open_uncached, HandleOwner::unique())
     }
 
@@ -82,13 +82,13 @@ impl PositionalBackend {
     /// Copies the part of the read that the page cache has. It never waits, neither for the device
     /// nor for a file. Returns false if that is not all of the read; then the kernel has begun to
     /// read the rest. Returns `None` if it cannot tell.
-    pub(crate) fn read_at_once(&self, read: &mut Read<'_>) -> Option<bool> {
+    pub(crate) fn read_nowait(&self, read: &mut Read<'_>) -> Option<bool> {
         let file = self.handles.get().try_acquire(read.file()).ok()??;
         file.expect_batch();
         read.end()?;
         let (offset, len) = (read.offset(), read.len());
-        let mut read_at_once = self.faults.wrap(1, self.calls.read_at_once);
-        let copied = file.read_at_once(read.dst(), offset, &mut read_at_once)?;
+        let mut read_nowait = self.faults.wrap(1, self.calls.read_nowait);
+        let copied = file.read_nowait(read.dst(), offset, &mut read_nowait)?;
         Some(copied == len)
     }
 
@@ -139,12 +139,8 @@ impl PositionalBackend {
         outcome.map_err(|shortfall| read.shortfall_error(self.kind, index, shortfall))
     }
 
-    /// Reads a read that is no part of a batch.
-    pub(crate) fn read_one(&self, read: &mut Read<'_>) -> Result<()> {
-        self.read_single(read, 0)
-    }
-
-    fn read_single(&self, read: &mut Read<'_>, index: usize) -> Result<()> {
+    /// Reads one read by itself. `index` is its place in the batch, for errors.
+    pub(crate) fn read_single(&self, read: &mut Read<'_>, index: usize) -> Result<()> {
         let acquired = self.handles.get().acquire(read.file());
         let pin = acquired.map_err(|error| for_read(error, read, index))?;
         pin.expect_single(read.offset(), read.end().unwrap_or(u64::MAX));
@@ -159,8 +155,8 @@ impl PositionalBackend {
         first: usize,
         tell: &mut impl FnMut(&Read<'_>, bool),
     ) -> Result<()> {
-        let mut copied = Copied::from_elem(None, together.len());
-        let copy = |reads: &mut [Read<'_>], copied: &mut [_]| self.copy_at_once(reads, copied);
+        let mut copied = CopiedBytes::from_elem(None, together.len());
+        let copy = |reads: &mut [Read<'_>], copied: &mut [_]| self.copy_nowait(reads, copied);
         self.copiers.share(together, &mut copied, copy);
         for (read, copied) in together.iter().zip(&copied) {
             if let Some(copied) = copied {
@@ -176,7 +172,7 @@ impl PositionalBackend {
                 continue;
             }
             let file = files.pin(read).map_err(|error| for_read(error, read, index))?;
-            let started = (!is_asked_for && !file.answers_at_once()).then(Instant::now);
+            let started = (!is_asked_for && !file.answers_nowait()).then(Instant::now);
             self.read_rest(file, read, done, index)?;
             if started.is_some_and(|started| flight::has_waited(started, read.len())) {
                 files.ask_for(&together[at + 1..]);
@@ -188,9 +184,9 @@ impl PositionalBackend {
 
     /// Copies what the page cache has of each read, without waiting, and notes how many bytes that is. The kernel
     /// begins to read the rest.
-    fn copy_at_once(&self, reads: &mut [Read<'_>], copied: &mut [Option<usize>]) {
+    fn copy_nowait(&self, reads: &mut [Read<'_>], copied: &mut [Option<usize>]) {
         let mut files = LastFile { handles: self.handles.get(), last: None };
-        let mut read_at_once = self.faults.wrap(1, self.calls.read_at_once);
+        let mut read_nowait = self.faults.wrap(1, self.calls.read_nowait);
         for (read, copied) in reads.iter_mut().zip(copied) {
             if read.is_empty() || read.end().is_none() {
                 continue;
@@ -200,7 +196,7 @@ impl PositionalBackend {
             let Ok(file) = files.pin(read) else { continue };
             file.expect_batch();
             let offset = read.offset();
-            *copied = file.read_at_once(read.dst(), offset, &mut read_at_once);
+            *copied = file.read_nowait(read.dst(), offset, &mut read_nowait);
         }
     }
 }

@@ -140,7 +140,7 @@ pub(crate) fn read_uncached(file: &File, dst: &mut [u8], offset: u64) -> io::Res
 }
 
 /// Whether [`read_cached_now`] can copy anything.
-pub(crate) const COPIES_AT_ONCE: bool = true;
+pub(crate) const COPIES_NOWAIT: bool = true;
 
 /// Copies what the page cache has of the range and returns without waiting for the device. Where
 /// the first byte is missing it returns `EAGAIN`, and the kernel has begun to read. `EOPNOTSUPP`

@@ -35,7 +35,7 @@ pub(crate) fn read_uncached(_file: &File, _dst: &mut [u8], _offset: u64) -> io::
 }
 
 /// Whether [`read_cached_now`] can copy anything.
-pub(crate) const COPIES_AT_ONCE: bool = false;
+pub(crate) const COPIES_NOWAIT: bool = false;
 
 /// Nothing here reads without waiting; the caller waits.
 pub(crate) fn read_cached_now(_file: &File, _dst: &mut [u8], _offset: u64) -> io::Result<usize> {
