@@ -195,6 +195,7 @@ impl FileHandle {
     }
 
     /// Equal for clones of one handle, different for any two others: a key to sort reads by.
+    #[cfg(linux_device)]
     pub(crate) fn address(&self) -> usize {
         Arc::as_ptr(&self.shared).addr()
     }

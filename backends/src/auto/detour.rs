@@ -21,8 +21,7 @@ impl AutoBackend {
         if self.route_of(refused).is_none() {
             return false;
         }
-        let volume = refused.identity().volume;
-        let files = reads.iter().map(Read::file).filter(|file| file.identity().volume == volume);
+        let files = reads.iter().map(Read::file).filter(|file| file.volume() == refused.volume());
         let left = files.filter_map(|file| self.route_of(file)).filter(|it| it.stop_using_device());
         self.counters.add(Count::Fallbacks, left.count() as u64);
         let path = refused.path().display();

@@ -25,7 +25,7 @@ impl AutoBackend {
         if self.warmth != Warmth::Auto || !self.routes {
             return;
         }
-        for of_one_file in reads.chunk_by(|a, b| std::ptr::eq(a.file(), b.file())) {
+        for of_one_file in reads.chunk_by(|a, b| a.file().is_clone_of(b.file())) {
             let Some(route) = of_one_file.first().and_then(|it| self.route_of(it.file())) else {
                 continue;
             };

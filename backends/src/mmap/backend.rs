@@ -107,9 +107,9 @@ impl MappedFile {
 
     /// Has the kernel begin to read all of these ranges.
     fn ask_for(&self, reads: &[Read<'_>]) {
-        let clamp = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(self.copies.len());
         for read in reads {
-            self.copies.prefetch(clamp(read.offset())..clamp(read.end().unwrap_or(0)));
+            let range = read.offset()..read.end().unwrap_or(0);
+            self.copies.prefetch(clamped(range, self.copies.len()));
         }
     }
 }
@@ -278,7 +278,7 @@ impl ReadBackend for MmapBackend {
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         let mut first = 0;
-        for run in reads.chunk_by_mut(|a, b| a.file().address() == b.file().address()) {
+        for run in reads.chunk_by_mut(|a, b| a.file().is_clone_of(b.file())) {
             if run.iter().any(|read| !read.is_empty()) {
                 self.read_run(run, first)?;
             }
@@ -289,16 +289,13 @@ impl ReadBackend for MmapBackend {
 
     fn prefetch(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
         let pin = self.acquire(file, range.end)?;
-        let len = pin.copies.len();
-        let clamp = |at: u64| usize::try_from(at).unwrap_or(len).min(len);
-        pin.copies.prefetch(clamp(range.start)..clamp(range.end));
+        pin.copies.prefetch(clamped(range, pin.copies.len()));
         Ok(())
     }
 
     fn release(&self, file: &FileHandle, range: Range<u64>) -> Result<()> {
         let pin = self.acquire(file, 0)?;
-        let clamp = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-        let range = clamp(range.start)..clamp(range.end);
+        let range = clamped(range, pin.copies.len());
         if let Some(slices) = pin.slices.get() {
             slices.release(range.clone());
         }
@@ -319,6 +316,12 @@ impl ReadBackend for MmapBackend {
         let (copies, residency) = (Arc::clone(&pin.copies), self.residency);
         Ok(Some(MappedRange { copies, slices, range: start..end, residency }))
     }
+}
+
+/// The part of a range that lies in a mapping of `len` bytes.
+fn clamped(range: Range<u64>, len: usize) -> Range<usize> {
+    let clamp = |at: u64| usize::try_from(at).unwrap_or(len).min(len);
+    clamp(range.start)..clamp(range.end)
 }
 
 fn past_end(file: &FileHandle, range: Range<u64>, mapped: &MappedFile) -> Error {

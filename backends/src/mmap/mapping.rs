@@ -64,7 +64,7 @@ impl Mapping {
 
     /// Gives back the resident pages of the range and of what a fault may have brought with it.
     pub(super) fn release(&self, range: Range<usize>) {
-        let Some(map) = &self.map else { return };
+        let Some(map) = self.map().filter(|_| !range.is_empty()) else { return };
         let start = range.start / RELEASE_UNIT_BYTES * RELEASE_UNIT_BYTES;
         let end = range.end.checked_next_multiple_of(RELEASE_UNIT_BYTES).unwrap_or(usize::MAX);
         let end = end.min(map.len());

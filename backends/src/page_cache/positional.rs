@@ -202,15 +202,15 @@ impl PositionalBackend {
 }
 
 /// The file of the read before, kept for the next one: batches often stay with a file.
-struct LastFile<'a> {
+struct LastFile<'a, 'r> {
     handles: &'a HandleCache<BufferedFile>,
-    last: Option<(usize, Pinned<'a, BufferedFile>)>,
+    last: Option<(&'r FileHandle, Pinned<'a, BufferedFile>)>,
 }
 
-impl LastFile<'_> {
+impl<'r> LastFile<'_, 'r> {
     /// Asks the system to begin to read all of these. Where every read waits, this puts the rest of
     /// a cold batch in flight together.
-    fn ask_for(&mut self, reads: &[Read<'_>]) {
+    fn ask_for(&mut self, reads: &[Read<'r>]) {
         for read in reads {
             if let (Some(end), Ok(file)) = (read.end(), self.pin(read)) {
                 let _hint = sys::prefetch_cached(file.file(), read.offset()..end);
@@ -218,11 +218,11 @@ impl LastFile<'_> {
         }
     }
 
-    fn pin(&mut self, read: &Read<'_>) -> Result<&BufferedFile> {
-        let address = read.file().address();
-        if self.last.as_ref().is_none_or(|(last, _)| *last != address) {
+    fn pin(&mut self, read: &Read<'r>) -> Result<&BufferedFile> {
+        let file = read.file();
+        if self.last.as_ref().is_none_or(|(last, _)| !last.is_clone_of(file)) {
             self.last = None; // Never wait for a slot while holding one.
-            self.last = Some((address, self.handles.acquire(read.file())?));
+            self.last = Some((file, self.handles.acquire(file)?));
         }
         match &self.last {
             Some((_, pin)) => Ok(pin),
