@@ -180,42 +180,6 @@ pub trait ReadBackendExt: ReadBackend {
     ) -> Result<Vec<Buffer>> {
         read_ranges(self, ranges, take)
     }
-
-    /// The concatenation of many ranges of one file, read as one batch.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// # let path = dir.path().join("a");
-    /// # std::fs::write(&path, b"0123456789")?;
-    /// use ringmain_backends::{BackendKind, BackendOptions, ReadBackend, ReadBackendExt};
-    /// let backend =
-    ///     ringmain_backends::open_backend(BackendKind::Auto, &BackendOptions::default())?;
-    /// let file = backend.open(&path)?;
-    /// assert_eq!(backend.gather(&file, &[7..9, 0..2])?, b"7801");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    fn gather(&self, file: &FileHandle, ranges: &[Range<u64>]) -> Result<Vec<u8>> {
-        let range_len = |range: &Range<u64>| {
-            usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX)
-        };
-        let total = ranges.iter().map(range_len).fold(0usize, usize::saturating_add);
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(total).map_err(|_| Error::OutOfMemory {
-            requested_bytes: total,
-            source: std::io::ErrorKind::OutOfMemory.into(),
-        })?;
-        bytes.resize(total, 0);
-        let mut rest = bytes.as_mut_slice();
-        let mut reads = Vec::with_capacity(ranges.len());
-        for range in ranges {
-            let (dst, tail) = rest.split_at_mut(range_len(range));
-            reads.push(Read::new(file, range.start, dst));
-            rest = tail;
-        }
-        self.read_batch(&mut reads)?;
-        drop(reads);
-        Ok(bytes)
-    }
 }
 
 impl<B: ReadBackend + ?Sized> ReadBackendExt for B {}
