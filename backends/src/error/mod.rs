@@ -335,7 +335,8 @@ impl Error {
     }
 
     /// The same error, for a read that has this index in a larger batch.
-    pub(crate) fn with_index(mut self, batch_index: usize) -> Self {
+    #[must_use]
+    pub fn with_index(mut self, batch_index: usize) -> Self {
         if let Self::Read { index, .. } | Self::PastEnd { index, .. } = &mut self {
             *index = batch_index;
         }

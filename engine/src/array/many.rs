@@ -319,15 +319,12 @@ fn is_one_read(view: &ContiguousMemmap) -> bool {
 }
 
 /// A backend's error about one of the views. The index in it counts all views of the caller.
-fn read_error<V: Borrow<ContiguousMemmap>>(
-    views: &[V],
-    mut error: ringmain_backends::Error,
-) -> Error {
-    use ringmain_backends::Error as Backend;
-    if let Backend::Read { index, .. } | Backend::PastEnd { index, .. } = &mut error {
-        let mut batch = (0..views.len()).filter(|number| is_one_read(views[*number].borrow()));
-        *index = batch.nth(*index).unwrap_or(*index);
-    }
+fn read_error<V: Borrow<ContiguousMemmap>>(views: &[V], error: ringmain_backends::Error) -> Error {
+    let mut batch = (0..views.len()).filter(|number| is_one_read(views[*number].borrow()));
+    let error = match error.index().and_then(|index| batch.nth(index)) {
+        Some(number) => error.with_index(number),
+        None => error,
+    };
     let first = views.first().map(|view| view.borrow().path());
     match error.path().or(first).map(Path::to_owned) {
         Some(path) => Error::backend(&path, error),
