@@ -109,14 +109,17 @@ end_condition() {
     group=''
 }
 
-# run_pair RUN: this run and the next one side by side.
+# run_pair RUN: this run and the next one side by side. Each has its own process group, so that it can be ended
+# together with its test programs.
 run_pair() {
     local pid
     is_pair=true
+    set -m
     run_once "$1" &
     pair+=("$!")
     run_once $(($1 + 1)) &
     pair+=("$!")
+    set +m
     for pid in "${pair[@]}"; do
         wait "$pid" || die "a run ended before its last test; see $logs"
     done
@@ -244,7 +247,7 @@ print_failures() {
 }
 
 read_arguments "$@"
-trap 'end_condition; kill -- "${pair[@]}" 2>/dev/null || true' EXIT
+trap 'end_condition; kill -- "${pair[@]/#/-}" 2>/dev/null || true' EXIT
 trap 'exit 130' INT TERM
 
 step set-up set_up
