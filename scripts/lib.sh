@@ -302,13 +302,14 @@ want_python() {
     python3 -c 'import ensurepip' 2>/dev/null || want python3-venv
 }
 
-# need_venv FOLDER PACKAGE...: makes a virtual environment in this folder, with these packages.
+# need_venv FOLDER PACKAGE...: makes a virtual environment in this folder, with these packages. One whose making was
+# interrupted has no pip, and is made anew.
 need_venv() {
     local package missing=()
-    if [[ ! -x $1/bin/python ]]; then
+    if ! venv_has "$1" pip; then
         want_python
         install_wanted
-        python3 -m venv -- "$1"
+        python3 -m venv --clear -- "$1"
     fi
     for package in "${@:2}"; do
         venv_has "$1" "$package" || missing+=("$package")
