@@ -100,9 +100,9 @@ prepare() {
 
 # is_current VENV: tells whether the installed package was built after the last change of its sources.
 is_current() {
-    local module
+    local module sources=(Cargo.toml Cargo.lock {python,engine,backends,object-store,bench-harness}/{Cargo.toml,src})
     module=$(find "$1"/lib -path '*/ringmain/*.so' -print -quit)
-    [[ $module && -z $(find python/src python/ringmain engine/src backends/src -newer "$module" -print -quit) ]]
+    [[ $module && -z $(find "${sources[@]}" python/ringmain -newer "$module" -print -quit) ]]
 }
 
 # bench_writing [--no-run] [-- OPTIONS]: the writing part of the benchmark of datasets.
