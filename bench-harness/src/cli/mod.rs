@@ -8,7 +8,7 @@ mod report;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Id, Parser, Subcommand};
 use ringmain_backends::BackendKind;
 
 use crate::text::size::parse_bytes;
@@ -92,7 +92,7 @@ pub(crate) struct CatArgs {
 pub(crate) struct RecommendArgs {
     /// Use this result of `ringmain bench`; --cache, --workloads and --memory-limit then select the part
     /// of it that resembles your use. Without it, a benchmark runs with the arguments of `bench`
-    #[arg(long, value_name = "RUN.json", conflicts_with_all = MEASURING_ARGS)]
+    #[arg(long, value_name = "RUN.json", conflicts_with_all = measuring_args())]
     pub(crate) from: Option<PathBuf>,
 
     #[command(flatten)]
@@ -118,32 +118,13 @@ pub(crate) struct RecommendArgs {
     pub(crate) undo: Option<Option<PathBuf>>,
 }
 
-/// The arguments of `bench` that say how to measure: they mean nothing for an existing result.
-const MEASURING_ARGS: [&str; 23] = [
-    "plan",
-    "backends",
-    "variants",
-    "block_size",
-    "batch",
-    "depth",
-    "processes",
-    "threads",
-    "epochs",
-    "window",
-    "seconds",
-    "operations",
-    "repetitions",
-    "rate",
-    "recorded_times",
-    "buffer_bytes",
-    "seed",
-    "file",
-    "dir",
-    "trace",
-    "bytes",
-    "scratch",
-    "with_fio",
-];
+/// Returns the arguments of `bench` that say how to measure: they mean nothing for an existing result.
+fn measuring_args() -> Vec<Id> {
+    const OF_THE_USE: [&str; 3] = ["cache", "workloads", "memory_limit"];
+    let all = MeasuredArgs::augment_args(clap::Command::new("bench"));
+    let ids = all.get_arguments().map(|arg| arg.get_id().clone());
+    ids.filter(|id| !OF_THE_USE.contains(&id.as_str())).collect()
+}
 
 /// Shows which cells changed from one result to another, and whether that is more than noise.
 #[derive(Debug, Args)]

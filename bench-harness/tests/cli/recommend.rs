@@ -408,7 +408,10 @@ fn a_recommendation_can_be_limited_to_a_use() {
     assert_eq!(choice(&["--workloads", "seq", "--memory-limit", "64M"]), "pread");
     recommend(&from, &["--workloads", "weights"]).expect_failure(2, &["`weights`"]);
     recommend(&from, &["--cache", "mixed"]).expect_failure(2, &["mixed"]);
-    recommend(&from, &["--seconds", "2"]).expect_failure(2, &["--seconds"]);
+    // --sample-size was accepted and had no effect.
+    for (option, value) in [("--seconds", "2"), ("--sample-size", "4k"), ("--plan", "plan.toml")] {
+        recommend(&from, &[option, value]).expect_failure(2, &[option, "cannot be used with"]);
+    }
 }
 
 #[test]
