@@ -17,7 +17,7 @@ use tempfile::NamedTempFile;
 
 use crate::cli::RecordArgs;
 use crate::failure::Failure;
-use crate::system::interrupt;
+use crate::system::interrupt::{self, Leftover};
 use crate::system::scratch::without_path;
 use crate::system::whole_file::{folder, write_whole_with};
 use crate::text::format::counted;
@@ -44,6 +44,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<Recorded, Failure> {
     refuse_existing(&args.out)?;
     let only = absolute_paths(&args.only)?;
     let log = make_log(&args.out)?;
+    let _leftover = Leftover::new(log.path());
     // A process may be gone afterwards.
     let program = target.name();
     let seen = Seen::by_running(&target, log.path(), !args.no_mappings)?;

@@ -11,6 +11,7 @@ use crate::measure::cache;
 use crate::measure::host::memory_available_bytes;
 use crate::plan::Plan;
 use crate::result::CacheState;
+use crate::system::interrupt::Leftover;
 use crate::system::scratch::without_path;
 use crate::system::space::{Remedy, check_space};
 use crate::text::progress::Progress;
@@ -20,7 +21,7 @@ use crate::workload::{NewData, Workload};
 /// The data of a run. Data that was made is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct DataSets {
-    folder: Option<TempDir>,
+    folder: Option<(TempDir, Leftover)>,
     /// The files, by the name of the data and the cache state they are read in.
     sets: BTreeMap<(&'static str, CacheState), Vec<PathBuf>>,
 }
@@ -97,6 +98,7 @@ impl DataSets {
             .prefix(".ringmain-data-")
             .tempdir_in(&dir)
             .map_err(|error| Failure::Scratch { dir, source: without_path(error) })?;
+        let leftover = Leftover::new(folder.path());
         let progress = Arc::new(Progress::bytes("making data", total_bytes));
         let mut sets = BTreeMap::new();
         for ((name, cache), workload) in wanted {
@@ -109,7 +111,7 @@ impl DataSets {
             sets.insert((name, cache), files);
         }
         progress.finish();
-        Ok(Self { folder: Some(folder), sets })
+        Ok(Self { folder: Some((folder, leftover)), sets })
     }
 
     /// Returns the files that a workload reads in a cache state.
@@ -137,7 +139,7 @@ impl DataSets {
 
     /// Removes the data that was made.
     pub(crate) fn remove(self) -> Result<(), Failure> {
-        let Some(folder) = self.folder else {
+        let Some((folder, _leftover)) = self.folder else {
             return Ok(());
         };
         let path = folder.path().to_owned();

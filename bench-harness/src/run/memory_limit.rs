@@ -6,13 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::run::task::MemoryLimit;
+use crate::system::interrupt::Leftover;
 
 /// The memory limit of the children of a run; a control group is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct MemoryLimiter {
     limit: MemoryLimit,
     bytes: u64,
-    group: Option<PathBuf>,
+    group: Option<(PathBuf, Leftover)>,
 }
 
 impl MemoryLimiter {
@@ -21,8 +22,9 @@ impl MemoryLimiter {
     pub(crate) fn new(bytes: u64) -> (Self, Option<String>) {
         match make_group(bytes) {
             Ok(group) => {
-                let procs = group.join("cgroup.procs");
-                (Self { limit: MemoryLimit::Cgroup { procs }, bytes, group: Some(group) }, None)
+                let limit = MemoryLimit::Cgroup { procs: group.join("cgroup.procs") };
+                let leftover = Leftover::new(&group);
+                (Self { limit, bytes, group: Some((group, leftover)) }, None)
             }
             Err(reason) => {
                 let warning = format!(
@@ -47,7 +49,7 @@ impl MemoryLimiter {
 impl Drop for MemoryLimiter {
     /// All children have ended by now. A group that still has one cannot be removed, which is harmless.
     fn drop(&mut self) {
-        if let Some(group) = &self.group {
+        if let Some((group, _)) = &self.group {
             let _ = fs::remove_dir(group);
         }
     }

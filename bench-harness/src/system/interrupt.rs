@@ -1,7 +1,10 @@
 //! Handles Ctrl-C: the command stops cleanly, and finished cells are kept.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
-use std::sync::{Mutex, Once};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -10,42 +13,85 @@ use nix::unistd::Pid;
 static STOP: AtomicBool = AtomicBool::new(false);
 /// The signals that came, those within [`SAME_WISH`] counted once.
 static SIGNALS: AtomicU32 = AtomicU32::new(0);
+/// The signal with this number, or a later one, ends the program.
+static LAST_SIGNAL: AtomicU32 = AtomicU32::new(u32::MAX);
+/// When a signal was last counted.
+static COUNTED_AT: Mutex<Option<Instant>> = Mutex::new(None);
 static HANDLER: Once = Once::new();
 /// The process id of the child at work; 0 for none.
 static CHILD: AtomicI32 = AtomicI32::new(0);
+/// What is removed if a signal ends the program.
+static LEFTOVERS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// A second signal within this time is ignored, because `timeout` signals a process and its group.
 const SAME_WISH: Duration = Duration::from_secs(1);
 
 /// Handles SIGINT, SIGTERM and SIGHUP: the first signal ends the work, a later one the program.
 pub(crate) fn handle() {
-    handle_with(|| std::process::exit(130));
+    LAST_SIGNAL.store(2, Ordering::SeqCst);
+    handle_every_signal();
 }
 
 /// Handles the same signals, and only counts them: the caller looks at [`signals`].
 pub(crate) fn handle_every_signal() {
-    handle_with(|| {});
-}
-
-fn handle_with(later: fn()) {
     HANDLER.call_once(|| {
-        let last: Mutex<Option<Instant>> = Mutex::new(None);
         // Without a handler Ctrl-C ends the program at once.
-        let _ = ctrlc::set_handler(move || {
+        let _ = ctrlc::set_handler(|| {
             STOP.store(true, Ordering::SeqCst);
-            end_child();
-            let Ok(mut last) = last.lock() else {
-                return;
-            };
-            if last.is_some_and(|last| last.elapsed() < SAME_WISH) {
+            signal_child(Signal::SIGTERM);
+            let mut counted_at = lock(&COUNTED_AT);
+            if counted_at.is_some_and(|at| at.elapsed() < SAME_WISH) {
                 return;
             }
-            *last = Some(Instant::now());
-            if SIGNALS.fetch_add(1, Ordering::SeqCst) > 0 {
-                later();
+            *counted_at = Some(Instant::now());
+            let number = SIGNALS.fetch_add(1, Ordering::SeqCst) + 1;
+            if number >= LAST_SIGNAL.load(Ordering::SeqCst) {
+                signal_child(Signal::SIGKILL);
+                remove_leftovers();
+                std::process::exit(130);
             }
         });
     });
+}
+
+/// A file, a folder or a control group that is removed even if a signal ends the program, as long as this value lives.
+#[derive(Debug)]
+pub(crate) struct Leftover(PathBuf);
+
+impl Leftover {
+    pub(crate) fn new(path: &Path) -> Self {
+        lock(&LEFTOVERS).insert(path.to_owned());
+        Self(path.to_owned())
+    }
+}
+
+impl Drop for Leftover {
+    fn drop(&mut self) {
+        lock(&LEFTOVERS).remove(&self.0);
+    }
+}
+
+/// Other threads may still write into a folder, and a control group can be removed only when its last process has
+/// ended. So this tries several times, for about a second.
+fn remove_leftovers() {
+    let mut left = lock(&LEFTOVERS).clone();
+    for _ in 0..100 {
+        left.retain(|path| !remove(path));
+        if left.is_empty() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Returns whether nothing is left. The files of a control group cannot be removed, only its folder can.
+fn remove(path: &Path) -> bool {
+    let removed = fs::remove_file(path).or_else(|_| fs::remove_dir(path));
+    removed.or_else(|_| fs::remove_dir_all(path)).is_ok() || !path.exists()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the number of signals that came so far.
@@ -68,14 +114,14 @@ pub(crate) fn watch_child(pid: u32) {
     CHILD.store(i32::try_from(pid).unwrap_or(0), Ordering::SeqCst);
     // The child may have been started after the signal.
     if pid != 0 && is_requested() {
-        end_child();
+        signal_child(Signal::SIGTERM);
     }
 }
 
-fn end_child() {
+fn signal_child(signal: Signal) {
     let pid = CHILD.load(Ordering::SeqCst);
     if pid > 0 {
         // It may have ended already.
-        let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        let _ = kill(Pid::from_raw(pid), signal);
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use super::interrupt::Leftover;
 use super::scratch::without_path;
 use crate::failure::Failure;
 
@@ -33,6 +34,7 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
     };
     let temporary = builder_with_ordinary_permissions().tempfile_in(folder(&target));
     let temporary = temporary.map_err(without_path)?;
+    let _leftover = Leftover::new(temporary.path());
     let mut file = io::BufWriter::with_capacity(1 << 20, temporary);
     write(&mut file)?;
     let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;

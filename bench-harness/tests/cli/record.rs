@@ -1,6 +1,7 @@
 //! `ringmain record` on real programs, and the way from there to `inspect` and `bench --trace`.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -355,6 +356,51 @@ fn a_second_signal_kills_a_program_that_ignores_the_first() {
     assert!(outcome.stderr.contains("signal 9 ended the program"), "{outcome:?}");
     assert_eq!(reads(&data), [('b', 0, 100)]);
     assert_eq!(hidden_files(&data), [""; 0]);
+}
+
+/// Puts a program named strace into a new folder of the data, which is the first one on the PATH of `ringmain`.
+fn with_strace_of(data: &Data, script: &str, args: &[&str]) -> Command {
+    let folder = data.dir().join("programs");
+    fs::create_dir(&folder).unwrap();
+    let strace = folder.join("strace");
+    fs::write(&strace, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&strace, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let mut command = ringmain(["record", "--no-mappings", "--out", "trace"].iter().chain(args));
+    command.current_dir(data.dir()).env("PATH", path);
+    command
+}
+
+/// The second signal left the log and strace, which may still have held the process.
+#[test]
+fn a_second_signal_leaves_neither_the_log_nor_strace() {
+    let data = data();
+    let script = "trap '' TERM INT; echo $$ >started; mv started strace-id; exec sleep 10000 >/dev/null 2>&1";
+    let pid = std::process::id().to_string();
+    let recorder = Running::start(&mut with_strace_of(&data, script, &["--pid", &pid]));
+    let strace = wait_until("strace", || fs::read_to_string(data.dir().join("strace-id")).ok());
+    signal(&recorder, Signal::SIGINT);
+    // Signals within a second count as one, and strace gets three seconds.
+    std::thread::sleep(Duration::from_millis(1500));
+    signal(&recorder, Signal::SIGINT);
+    recorder.finish();
+    assert_eq!(hidden_files(&data), [""; 0]);
+    wait_until("the end of strace", || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", strace.trim()));
+        stat.map_or(Some(()), |stat| stat.contains(") Z ").then_some(()))
+    });
+}
+
+/// Returns what `look` finds as soon as it finds something.
+fn wait_until<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(300);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "there is no sign of {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// The log of strace is a hidden file beside the recording.

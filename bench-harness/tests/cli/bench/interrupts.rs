@@ -1,6 +1,7 @@
 //! Runs that are interrupted or killed: what is left of them.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -75,4 +76,34 @@ fn ctrl_c_keeps_what_is_done_and_removes_the_data() {
     assert_eq!(place.names(), ["out"]);
     assert!(!log.exists());
     assert!(String::from_utf8(outcome.stdout).unwrap().contains("pread"));
+}
+
+/// The second signal left the data, which may be gigabytes. A fio that never ends keeps the first one from ending the run.
+#[test]
+fn a_second_signal_removes_the_data_too() {
+    let place = Place::new();
+    let programs = tempfile::tempdir().unwrap();
+    let fio = programs.path().join("fio");
+    let script = "#!/bin/sh\n[ \"$1\" = --version ] && exec echo fio-3\necho $$ >started; mv started fio-id; exec sleep 10000\n";
+    fs::write(&fio, script).unwrap();
+    fs::set_permissions(&fio, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", programs.path().display());
+    let args = ["--backends", "pread", "--workloads", "rand", "--cache", "warm", "--with-fio"];
+    let mut running = Running::start(place.bench(&args).env("PATH", path));
+    let started = place.path("fio-id");
+    while !started.exists() {
+        assert_eq!(running.child.try_wait().unwrap(), None, "it ended by itself");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pid = Pid::from_raw(running.child.id().cast_signed());
+    kill(pid, Signal::SIGINT).unwrap();
+    // Signals within a second count as one.
+    std::thread::sleep(Duration::from_millis(1500));
+    kill(pid, Signal::SIGINT).unwrap();
+    let outcome = running.finish();
+    let fio: i32 = fs::read_to_string(&started).unwrap().trim().parse().unwrap();
+    kill(Pid::from_raw(fio), Signal::SIGKILL).unwrap();
+    assert_eq!(outcome.code, Some(130), "{}", outcome.stderr);
+    assert_eq!(place.names(), ["fio-id", "out"]);
 }
