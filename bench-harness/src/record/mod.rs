@@ -175,7 +175,9 @@ fn run(strace: &mut Command, target: &Target) -> Result<ExitStatus, Failure> {
         Target::Command(_) => {
             interrupt::handle_every_signal();
             let mut child = strace.spawn().map_err(failed)?;
-            wait_for_command(&mut child)
+            let status = wait_for_command(&mut child);
+            interrupt::end_at_next_signal();
+            status
         }
     };
     interrupt::watch_child(0);

@@ -54,6 +54,12 @@ pub(crate) fn handle_every_signal() {
     });
 }
 
+/// From now on a signal ends the program, unless it belongs to one that came before.
+pub(crate) fn end_at_next_signal() {
+    *lock(&COUNTED_AT) = Some(Instant::now());
+    LAST_SIGNAL.store(signals() + 1, Ordering::SeqCst);
+}
+
 /// A file, a folder or a control group that is removed even if a signal ends the program, as long as this value lives.
 #[derive(Debug)]
 pub(crate) struct Leftover(PathBuf);

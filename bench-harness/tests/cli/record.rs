@@ -391,6 +391,26 @@ fn a_second_signal_leaves_neither_the_log_nor_strace() {
     });
 }
 
+/// Every signal was ignored once the program had ended. The pipe stands for a log that takes long to read.
+#[test]
+fn a_signal_ends_the_reading_of_the_log() {
+    let data = data();
+    let script =
+        "while [ \"$1\" != -o ]; do shift; done; rm \"$2\"; mkfifo \"$2\"; echo >strace-ended";
+    let mut recorder = Running::start(&mut with_strace_of(&data, script, &["--", "true"]));
+    wait_until("strace", || data.dir().join("strace-ended").exists().then_some(()));
+    // The first signals may belong to the end of the program.
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while recorder.child.try_wait().unwrap().is_none() && Instant::now() < deadline {
+        signal(&recorder, Signal::SIGTERM);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let has_ended = recorder.child.try_wait().unwrap().is_some();
+    recorder.child.kill().unwrap();
+    assert_eq!((has_ended, recorder.finish().code), (true, Some(130)));
+    assert_eq!(hidden_files(&data), [""; 0]);
+}
+
 /// Returns what `look` finds as soon as it finds something.
 fn wait_until<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(300);
