@@ -10,7 +10,7 @@ use ringmain_backends::{Access, BackendKind, BackendOptions, CachePolicy, PageSi
 use super::bench::run_for_recommendation;
 use crate::cli::RecommendArgs;
 use crate::failure::Failure;
-use crate::recommend::{Certainty, Overall, Question, Recommendation, is_auto, recommend_for};
+use crate::recommend::{Certainty, Overall, Question, Recommendation, recommend_for};
 use crate::result::load::load_run;
 use crate::result::{Cell, Run, trust};
 use crate::text::size::Bytes;
@@ -139,7 +139,7 @@ fn keep(
     path: PathBuf,
     only_for: Option<PathBuf>,
 ) -> Result<Kept, Failure> {
-    if is_auto(&overall.way) {
+    if overall.way.is_auto() {
         return remove_profile(path);
     }
     if path.exists() && Profile::read(&path).is_err() {

@@ -75,6 +75,14 @@ impl BackendChoice {
         !matches!(self.kind, Pread | Mmap | Uncached | Memory)
     }
 
+    /// Returns the number of threads with which `direct` reads at a depth: each has one request in flight. The threads of
+    /// other backends copy.
+    pub(crate) fn threads_at(self, depth: u32) -> Option<u32> {
+        let threads_max = BackendOptions::default().threads_max;
+        let threads = depth.min(u32::try_from(threads_max).unwrap_or(u32::MAX));
+        (self.kind == BackendKind::Direct).then_some(threads)
+    }
+
     fn suffix(self) -> &'static str {
         match self.policy {
             Policy::Default | Policy::Cache(CachePolicy::Direct) => "",

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::ranking::{Samples, Way, best_of};
+use super::ranking::{Samples, best_of};
+use super::way::Way;
 use super::{Figures, Question};
 use crate::result::histogram;
 use crate::result::percentile::{Percentile, latency_ns};

@@ -19,6 +19,7 @@ mod overall;
 mod ranking;
 mod standing;
 mod tuning;
+mod way;
 mod words;
 
 use serde::Serialize;
@@ -27,14 +28,13 @@ use crate::result::trust::spread_warning;
 use crate::result::{CacheState, Cell, Run, Setting};
 use crate::stats::Ratio;
 
-pub(crate) use ranking::{Certainty, direct_threads};
-pub(crate) use standing::is_auto;
+pub(crate) use ranking::Certainty;
 
 use contest::{Contest, contests};
 use overall::{Verdict, overall};
-use ranking::Way;
 use standing::{AutoStanding, AutoSummary};
 use tuning::{Tuning, tunings};
+use way::Way;
 
 /// A choice for each group and one for all of them, with reasons.
 #[derive(Clone, Debug, Serialize)]

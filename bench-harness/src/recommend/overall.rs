@@ -16,7 +16,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::contest::{Contest, Exclusion, exclusion};
-use super::ranking::{Ranking, Samples, Way, best_of, median_of, rank};
+use super::ranking::{Ranking, Samples, best_of, median_of, rank};
+use super::way::Way;
 use super::{GroupChoice, NotCompared, Overall, Question, WorstGroup, words};
 use crate::result::{CacheState, Run};
 

@@ -10,157 +10,15 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fmt;
 
-use ringmain::{Access, BackendKind, BackendOptions, CachePolicy, PageSize, Residency};
 use serde::Serialize;
 
-use super::standing::is_auto;
-use crate::plan::BackendChoice;
-use crate::result::Cell;
+use super::way::Way;
 use crate::stats::{CONFIDENCE, Ratio, Verdict, median};
-use crate::text::format::counted;
-
-/// The backends, the simplest first. Of two ways within noise the simpler one is chosen, because it
-/// depends on less: kernel, limits, privileges. `auto` comes first because it works everywhere and
-/// adapts when the data, the cache or the machine changes.
-const SIMPLICITY: [BackendKind; 7] = [
-    BackendKind::Auto,
-    BackendKind::Pread,
-    BackendKind::Mmap,
-    BackendKind::Uncached,
-    BackendKind::Direct,
-    BackendKind::Uring,
-    BackendKind::TokioUring,
-];
 
 /// A simpler way is chosen only if the best one is at most this many times as good. If the repetitions
 /// spread so widely that a larger ratio is still within noise, the better median is the better guess.
 const TIE_RATIO_MAX: f64 = 1.25;
-
-/// A backend with its settings.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-pub(crate) struct Way {
-    /// With its policy, as in the result: `uring+buffered`.
-    pub(crate) backend: String,
-    /// The largest number of device requests in flight, if the run has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) depth: Option<u32>,
-}
-
-impl Way {
-    /// Returns the way of a cell. The depth is part of it only if it changes how the backend reads.
-    pub(crate) fn of(cell: &Cell) -> Self {
-        let way = Self { backend: cell.backend.clone(), depth: cell.setting.depth };
-        match way.choice() {
-            Some(choice) if choice.kind == BackendKind::Direct => {
-                Self { depth: way.depth.map(direct_threads), ..way }
-            }
-            Some(choice) if !choice.takes_depth() => Self { depth: None, ..way },
-            _ => way,
-        }
-    }
-
-    /// Returns whether the depth is the number of threads.
-    fn has_threads(&self) -> bool {
-        self.choice().is_some_and(|choice| choice.kind == BackendKind::Direct)
-    }
-
-    /// Returns a sort key; simpler choices sort first: by backend, then without a policy, then by depth.
-    pub(crate) fn simplicity(&self) -> (usize, bool, Option<u32>, &str) {
-        let kind = self.choice().map(|choice| choice.kind);
-        let place = SIMPLICITY.iter().position(|known| Some(*known) == kind);
-        let has_policy = self.backend.contains('+');
-        (place.unwrap_or(SIMPLICITY.len()), has_policy, self.depth, &self.backend)
-    }
-
-    /// Returns the backend; `None` if this version does not know it.
-    pub(crate) fn choice(&self) -> Option<BackendChoice> {
-        self.backend.parse().ok()
-    }
-
-    /// Returns the Rust code that sets it: `Engine::builder().backend(…)`.
-    pub(crate) fn builder(&self) -> Option<String> {
-        let choice = self.choice()?;
-        let mut options = BackendOptions::default();
-        choice.apply(&mut options);
-        let policy = match options.cache_policy {
-            CachePolicy::Direct => "",
-            CachePolicy::Buffered => ".cache_policy(CachePolicy::Buffered)",
-            CachePolicy::Uncached => ".cache_policy(CachePolicy::Uncached)",
-        };
-        let residency = match options.residency {
-            Residency::Keep => "",
-            Residency::Release => ".residency(Residency::Release)",
-        };
-        let page_size = match options.page_size {
-            PageSize::Base => "",
-            PageSize::Huge => ".page_size(PageSize::Huge)",
-        };
-        let access = match options.access {
-            Access::AsItComes => "",
-            Access::Random => ".access(Access::Random)",
-            Access::Sequential => ".access(Access::Sequential)",
-        };
-        let depth = match self.depth {
-            Some(threads) if self.has_threads() => format!(".threads_max({threads})"),
-            Some(depth) => format!(".depth_max({depth})"),
-            None => String::new(),
-        };
-        let backend = match choice.kind {
-            // `auto` is the default.
-            BackendKind::Auto => String::new(),
-            kind => format!(".backend(\"{kind}\".parse()?)"),
-        };
-        Some(format!("Engine::builder(){backend}{policy}{residency}{page_size}{access}{depth}"))
-    }
-}
-
-impl Way {
-    /// Returns the Python code that sets it: `ringmain.Engine("uring", depth=32)`. `None` for policies
-    /// that Python does not offer.
-    pub(crate) fn python(&self) -> Option<String> {
-        let choice = self.choice()?;
-        let mut options = BackendOptions::default();
-        choice.apply(&mut options);
-        let is_offered = options.cache_policy == CachePolicy::default()
-            && options.page_size == PageSize::default();
-        let residency = match options.residency {
-            Residency::Keep => "",
-            Residency::Release => ", residency=\"release\"",
-        };
-        let access = match options.access {
-            Access::AsItComes => "",
-            Access::Random => ", access=\"random\"",
-            Access::Sequential => ", access=\"sequential\"",
-        };
-        let depth = match self.depth {
-            Some(threads) if self.has_threads() => format!(", threads={threads}"),
-            Some(depth) => format!(", depth={depth}"),
-            None => String::new(),
-        };
-        let kind = choice.kind;
-        is_offered.then(|| format!("ringmain.Engine(\"{kind}\"{residency}{access}{depth})"))
-    }
-}
-
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.depth {
-            Some(threads) if self.has_threads() => {
-                write!(f, "{} with {}", self.backend, counted(threads as usize, "thread"))
-            }
-            Some(depth) => write!(f, "{} with depth {depth}", self.backend),
-            None => f.write_str(&self.backend),
-        }
-    }
-}
-
-/// Returns the number of threads with which `direct` reads at a depth: each has one request in flight.
-pub(crate) fn direct_threads(depth: u32) -> u32 {
-    let threads_max = BackendOptions::default().threads_max;
-    depth.min(u32::try_from(threads_max).unwrap_or(u32::MAX))
-}
 
 /// A figure by repetition, of which more is better.
 pub(crate) type Samples = BTreeMap<u32, f64>;
@@ -224,13 +82,13 @@ pub(crate) fn rank(ways: &[(Way, Samples)]) -> Option<Ranking> {
     let is_tied = |at: &usize| {
         let is_close = median_of(&ways[leader].1) <= median_of(&ways[*at].1) * TIE_RATIO_MAX;
         against(leader, *at).is_some_and(|ratio| {
-            let is_excused = is_auto(&ways[*at].0) && ratio.interval.is_some();
+            let is_excused = ways[*at].0.is_auto() && ratio.interval.is_some();
             ratio.verdict() != Verdict::Better && (is_close || is_excused)
         })
     };
     let tied: Vec<usize> = others.iter().copied().filter(is_tied).collect();
     // If the leader is better than `auto`, what is chosen instead of the leader must be so too.
-    let auto = others.iter().copied().find(|at| is_auto(&ways[*at].0) && !tied.contains(at));
+    let auto = others.iter().copied().find(|at| ways[*at].0.is_auto() && !tied.contains(at));
     let is_worth_it = |at: &usize| {
         auto.and_then(|auto| against(*at, auto))
             .is_none_or(|ratio| *at == leader || ratio.verdict() == Verdict::Better)
@@ -293,39 +151,6 @@ mod tests {
             .collect();
         let ranking = rank(&ways).unwrap();
         (ways[ranking.choice].0.backend.clone(), ranking.certainty)
-    }
-
-    #[test]
-    fn the_order_of_simplicity() {
-        let mut names = [
-            "tokio-uring",
-            "uring+buffered",
-            "from the future",
-            "mmap+release",
-            "direct",
-            "uring",
-            "uncached",
-            "mmap",
-            "pread",
-            "auto",
-        ];
-        names.sort_by_key(|name| way(name).simplicity().0 * 2 + usize::from(name.contains('+')));
-        let expected = [
-            "auto",
-            "pread",
-            "mmap",
-            "mmap+release",
-            "uncached",
-            "direct",
-            "uring",
-            "uring+buffered",
-            "tokio-uring",
-            "from the future",
-        ];
-        assert_eq!(names, expected);
-        let deep = Way { backend: "uring".into(), depth: Some(128) };
-        let shallow = Way { backend: "uring".into(), depth: Some(8) };
-        assert!(shallow.simplicity() < deep.simplicity());
     }
 
     #[test]
@@ -392,23 +217,6 @@ mod tests {
         assert_eq!((found.choice, found.certainty), (2, Certainty::Unsettled));
     }
 
-    /// `direct` has as many requests in flight as threads, so its depths are different ways.
-    #[test]
-    fn direct_is_ranked_by_its_threads() {
-        let cell = |depth| {
-            let mut cell =
-                crate::fixture::rated::cell("direct", crate::result::CacheState::Cold, 0, 1e9);
-            cell.setting.depth = Some(depth);
-            cell
-        };
-        let ways = [1, 32, 128].map(|depth| Way::of(&cell(depth)));
-        assert_ne!(ways[0], ways[1]);
-        assert_eq!(ways[1], ways[2], "both read with all threads");
-        assert_eq!(ways[0].to_string(), "direct with 1 thread");
-        assert!(ways[0].builder().unwrap().ends_with(".threads_max(1)"));
-        assert!(ways[0].python().unwrap().ends_with("threads=1)"));
-    }
-
     #[test]
     fn without_numbers_there_is_no_choice() {
         assert!(rank(&[]).is_none());
@@ -424,20 +232,5 @@ mod tests {
         let lacking: Samples = [(0, 1.0), (2, 4.0)].into();
         assert_eq!(ratio(&full, &lacking, 0.95).unwrap().verdict(), Verdict::Noise);
         assert!((ratio(&lacking, &lacking, 0.95).unwrap().estimate - 1.0).abs() < 1e-12);
-    }
-
-    #[test]
-    fn settings_are_printed_as_code() {
-        let way = Way { backend: "uring+buffered".into(), depth: Some(32) };
-        let code = way.builder().unwrap();
-        assert!(code.contains("\"uring\".parse()?"), "{code}");
-        assert!(code.ends_with(".cache_policy(CachePolicy::Buffered).depth_max(32)"), "{code}");
-        let auto = Way { backend: "auto".into(), depth: None };
-        assert_eq!(auto.builder().as_deref(), Some("Engine::builder()"));
-        assert_eq!(auto.python().as_deref(), Some("ringmain.Engine(\"auto\")"));
-        assert_eq!(way.python(), None, "Python has no cache policy");
-        let mapped = Way { backend: "mmap+release".into(), depth: None };
-        let code = "ringmain.Engine(\"mmap\", residency=\"release\")";
-        assert_eq!(mapped.python().as_deref(), Some(code));
     }
 }

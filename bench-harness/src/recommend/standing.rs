@@ -6,12 +6,12 @@
 //! whose memory stays flat: on the console, in the report, and as `groups[].auto.best_flat` in the JSON of
 //! `ringmain recommend`, with the lowest and the median of all groups in `auto`.
 
-use ringmain::BackendKind;
 use serde::Serialize;
 
 use super::Figures;
 use super::contest::Contest;
-use super::ranking::{Samples, Way, best_of, compared_with_each, median_of};
+use super::ranking::{Samples, best_of, compared_with_each, median_of};
+use super::way::Way;
 use crate::stats::{Ratio, Verdict, median};
 
 /// `auto` in one group, compared with the best fixed backends.
@@ -51,17 +51,13 @@ pub(crate) struct AutoSummary {
     pub(crate) ratio_median: f64,
 }
 
-pub(crate) fn is_auto(way: &Way) -> bool {
-    way.choice().is_some_and(|choice| choice.kind == BackendKind::Auto)
-}
-
 impl AutoStanding {
     /// Returns `None` if `auto` or all fixed backends have no valid numbers.
     pub(crate) fn of(contest: &Contest) -> Option<Self> {
         let ways = &contest.ways;
-        let is_fixed = |at: usize| !is_auto(&ways[at].0);
+        let is_fixed = |at: usize| !ways[at].0.is_auto();
         let auto = best_of(ways, |at| !is_fixed(at))?;
-        let fixed = ways.iter().filter(|(way, samples)| !is_auto(way) && !samples.is_empty());
+        let fixed = ways.iter().filter(|(way, samples)| !way.is_auto() && !samples.is_empty());
         let rivals = fixed.count();
         let beside = |at| Beside::of(contest, auto, at, rivals);
         Some(Self {

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::contest::Contest;
-use super::ranking::{Samples, Way, best_of, compared_with_each, median_of};
+use super::ranking::{Samples, best_of, compared_with_each, median_of};
+use super::way::Way;
 use super::words;
 use crate::result::{Group, Setting};
 use crate::stats::Verdict;

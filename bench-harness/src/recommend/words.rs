@@ -5,8 +5,9 @@
 //! are too few. In an open loop, which the p99 ranks, it is the median of the repetitions.
 
 use super::contest::{Contest, Exclusion};
-use super::ranking::{Certainty, Way};
-use super::standing::{Beside, is_auto};
+use super::ranking::Certainty;
+use super::standing::Beside;
+use super::way::Way;
 use super::{Figures, GroupChoice, NotCompared, Overall, Recommendation};
 use crate::result::Group;
 use crate::stats::{Ratio, Verdict};
@@ -55,7 +56,7 @@ pub(super) fn reason(chosen: &GroupChoice, contest: &Contest) -> String {
             main_figure(flat, contest),
         );
     }
-    if let Some(auto) = chosen.auto.as_ref().filter(|_| !is_auto(&chosen.choice.way)) {
+    if let Some(auto) = chosen.auto.as_ref().filter(|_| !chosen.choice.way.is_auto()) {
         text += &format!("; auto {}", main_figure(&auto.figures, contest));
     }
     text
@@ -102,7 +103,7 @@ fn against(chosen: &GroupChoice, next: &Figures, ratio: &Ratio, contest: &Contes
             "; {name} {}, but the difference is within noise ({}), so {}",
             main_figure(next, contest),
             interval(ratio),
-            match is_auto(&choice.way) {
+            match choice.way.is_auto() {
                 true => "auto, which chooses for every read",
                 false => "the simpler one",
             },
@@ -126,7 +127,7 @@ pub(super) fn overall_reason(
         1 => "here".into(),
         count => format!("in the geometric mean over {count} groups"),
     };
-    let advantage = match is_auto(&overall.way) {
+    let advantage = match overall.way.is_auto() {
         true => "chooses for every read by itself",
         false => "is the simpler one",
     };
@@ -156,7 +157,7 @@ pub(super) fn overall_reason(
     if let Some(flat) = &overall.flat_memory {
         text += &format!("; its memory grows with the bytes read, and that of {flat} stays flat");
     }
-    if is_auto(&overall.way) {
+    if overall.way.is_auto() {
         text += &exceptions(groups);
     }
     text

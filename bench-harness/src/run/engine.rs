@@ -2,22 +2,20 @@
 
 use std::sync::Arc;
 
+use ringmain::Engine;
 use ringmain::backends::{BackendOptions, open_backend};
-use ringmain::{BackendKind, Engine};
 
 use super::corrupt::Corrupting;
 use super::task::Task;
 use crate::failure::Failure;
 use crate::plan::BackendChoice;
-use crate::recommend::direct_threads;
 
 pub(super) fn open_engine(task: &Task) -> Result<Engine, Failure> {
     let mut options = BackendOptions::default();
     if let Some(depth) = task.setting.depth {
         options.depth_max = depth as usize;
-        // It keeps as many requests in flight as it has threads. The threads of other backends copy.
-        if task.backend.kind == BackendKind::Direct {
-            options.threads_max = direct_threads(depth) as usize;
+        if let Some(threads) = task.backend.threads_at(depth) {
+            options.threads_max = threads as usize;
         }
     }
     let memory_limit_bytes = usize::try_from(task.buffer_bytes).unwrap_or(usize::MAX);
