@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `session.rs` | a run from its plan to its result on the disk |
-//! | `data.rs`, `jobs.rs` | the data of a run, and the settings that it is large enough for |
+//! | `data.rs`, `planned.rs` | the data of a run, and the workloads with the settings that it is large enough for |
 //! | `verify.rs` | all backends must return the same bytes |
 //! | `runner.rs`, `child.rs`, `task.rs` | the list of cells, the child process of each, its order |
 //! | `worker.rs`, `engine.rs` | in the child: one cell and its engine |
@@ -17,9 +17,9 @@ mod corrupt;
 mod data;
 mod engine;
 mod fio;
-mod jobs;
 mod memory_limit;
 mod pace;
+mod planned;
 pub(crate) mod reading;
 mod reading_processes;
 mod runner;

@@ -3,16 +3,15 @@
 use super::child::run_child;
 use super::data::DataSets;
 use super::fio::Fio;
-use super::jobs::Settings;
 use super::memory_limit::MemoryLimiter;
+use super::planned::{PlannedWorkload, buffer_bytes};
 use super::task::{Checked, Task};
 use crate::failure::Failure;
 use crate::plan::{BackendChoice, Plan};
 use crate::result::{Cell, Setting};
 use crate::system::interrupt;
 use crate::text::progress::Progress;
-use crate::text::size::Bytes;
-use crate::workload::{RandomOrder, Workload};
+use crate::workload::RandomOrder;
 
 /// The reader of a cell.
 #[derive(Clone, Copy, Debug)]
@@ -42,15 +41,15 @@ pub(crate) struct Runner {
 impl Runner {
     /// Lists every combination of workloads, cache states, settings and backends. Workloads whose operations differ make
     /// `uneven_limit` of them.
-    pub(crate) fn new(
+    pub(super) fn new(
         plan: &Plan,
-        jobs: &[Settings],
+        planned: &[PlannedWorkload],
         data: &DataSets,
         fio: &[Fio],
         uneven_limit: Option<u64>,
     ) -> Result<Self, Failure> {
         let mut measurements = Vec::new();
-        for (workload, settings) in jobs {
+        for PlannedWorkload { workload, settings } in planned {
             for cache in workload.caches(plan) {
                 let files = data.files(*workload, cache);
                 let cached_files = workload.cached_files(files)?;
@@ -145,22 +144,6 @@ fn other_depths(settings: &[Setting], at: usize) -> Option<Vec<Setting>> {
     }
     Some(settings[at + 1..].iter().filter(is_alike).cloned().collect())
 }
-
-/// Returns the memory for the engine's buffers: that of the plan, or enough for the batches of all
-/// threads.
-pub(crate) fn buffer_bytes(plan: &Plan, workload: &dyn Workload, setting: &Setting) -> u64 {
-    if let Some(Bytes(bytes)) = plan.buffer_bytes {
-        return bytes;
-    }
-    let threads = u64::from(setting.threads.unwrap_or(1));
-    let block = setting.block_bytes.unwrap_or(0);
-    let batches = block.saturating_mul(setting.batch.unwrap_or(1).into()).saturating_mul(threads);
-    // An engine lends half of its memory and reads through the other half.
-    let least = BUFFER_BYTES_MIN.max(workload.buffer_bytes_min(setting)).saturating_mul(threads);
-    least.max(batches.saturating_mul(4))
-}
-
-const BUFFER_BYTES_MIN: u64 = 64 << 20;
 
 impl Reader {
     fn name(&self) -> String {

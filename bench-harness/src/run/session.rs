@@ -7,7 +7,7 @@ use super::data::DataSets;
 use super::fio::Fio;
 use super::memory_limit::MemoryLimiter;
 use super::runner::Runner;
-use super::{jobs, verify};
+use super::{planned, verify};
 use crate::failure::Failure;
 use crate::measure::host::{BusyMeter, Host};
 use crate::plan::{BackendChoice, Plan, choose_backends, choose_caches};
@@ -73,10 +73,10 @@ impl Prepared {
         if let Some(trace) = &plan.data.trace {
             notes.extend(Trace::open(trace)?.notes);
         }
-        let jobs = jobs::try_out(&plan, &workloads, &data, &mut notes)?;
-        let uneven_limit = jobs::uneven_limit(&plan, &jobs, &data, &mut notes)?;
-        notes.extend(jobs::without_backend(&plan, &jobs));
-        let runner = Runner::new(&plan, &jobs, &data, &fio, uneven_limit)?;
+        let planned = planned::try_out(&plan, &workloads, &data, &mut notes)?;
+        let uneven_limit = planned::uneven_limit(&plan, &planned, &data, &mut notes)?;
+        notes.extend(planned::without_backend(&plan, &planned));
+        let runner = Runner::new(&plan, &planned, &data, &fio, uneven_limit)?;
         if runner.cells() == 0 {
             let message = format!("there is nothing to measure: {}", notes.join("; "));
             return Err(Failure::Usage { message });

@@ -1,4 +1,4 @@
-//! The settings of each workload that the data is large enough for.
+//! The workloads of a run, with the settings that the data is large enough for.
 
 use std::path::PathBuf;
 
@@ -6,34 +6,40 @@ use ringmain::{BackendKind, Engine};
 
 use super::child::run_child;
 use super::data::DataSets;
-use super::runner::buffer_bytes;
 use super::task::Task;
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::result::{CacheState, Setting};
+use crate::text::size::Bytes;
 use crate::workload::{JobSpec, Workload};
 
+/// The memory that a thread gets at least.
+const BUFFER_BYTES_MIN: u64 = 64 << 20;
+
 /// A workload with the settings it is measured with.
-pub(crate) type Settings = (&'static dyn Workload, Vec<Setting>);
+pub(super) struct PlannedWorkload {
+    pub(super) workload: &'static dyn Workload,
+    pub(super) settings: Vec<Setting>,
+}
 
 /// Opens every job once, with a backend that works everywhere, so that damaged data is refused
-/// before anything is measured. Returns the settings of each workload that the data is large enough
+/// before anything is measured. Returns each workload with the settings that the data is large enough
 /// for. In a run that names its workloads, all of them must be.
 pub(super) fn try_out(
     plan: &Plan,
     workloads: &[&'static dyn Workload],
     data: &DataSets,
     notes: &mut Vec<String>,
-) -> Result<Vec<Settings>, Failure> {
-    let (mut jobs, mut too_small) = (Vec::new(), None);
-    for workload in workloads {
+) -> Result<Vec<PlannedWorkload>, Failure> {
+    let (mut planned, mut too_small) = (Vec::new(), None);
+    for &workload in workloads {
         let Some(cache) = workload.caches(plan).first().copied() else {
             continue;
         };
-        let mut fitting = Vec::new();
+        let mut settings = Vec::new();
         for setting in workload.settings(plan) {
-            match try_setting(plan, *workload, &setting, data.files(*workload, cache)) {
-                Ok(()) => fitting.push(setting),
+            match try_setting(plan, workload, &setting, data.files(workload, cache)) {
+                Ok(()) => settings.push(setting),
                 Err(Failure::TooSmall { message }) if plan.workloads.is_empty() => {
                     notes.push(format!("left out: {} ({setting}): {message}", workload.name()));
                     too_small = Some(Failure::TooSmall { message });
@@ -41,11 +47,11 @@ pub(super) fn try_out(
                 Err(failure) => return Err(failure),
             }
         }
-        jobs.push((*workload, fitting));
+        planned.push(PlannedWorkload { workload, settings });
     }
-    match too_small.filter(|_| jobs.iter().all(|(_, settings)| settings.is_empty())) {
+    match too_small.filter(|_| planned.iter().all(|it| it.settings.is_empty())) {
         Some(failure) => Err(failure),
-        None => Ok(jobs),
+        None => Ok(planned),
     }
 }
 
@@ -53,12 +59,13 @@ pub(super) fn try_out(
 /// operations differ, so that all backends can be compared by the same ones. Notes if that is not all of the data.
 pub(super) fn uneven_limit(
     plan: &Plan,
-    jobs: &[Settings],
+    planned: &[PlannedWorkload],
     data: &DataSets,
     notes: &mut Vec<String>,
 ) -> Result<Option<u64>, Failure> {
-    let uneven = jobs.iter().find(|(workload, _)| workload.is_uneven());
-    let Some((workload, settings)) = uneven.filter(|_| plan.operations.is_none()) else {
+    let uneven = planned.iter().find(|it| it.workload.is_uneven());
+    let Some(PlannedWorkload { workload, settings }) = uneven.filter(|_| plan.operations.is_none())
+    else {
         return Ok(None);
     };
     // At a given rate all backends make the same operations anyway.
@@ -89,9 +96,9 @@ pub(super) fn uneven_limit(
 }
 
 /// Returns a note for each variant that no backend of the plan can carry out.
-pub(super) fn without_backend(plan: &Plan, jobs: &[Settings]) -> Vec<String> {
+pub(super) fn without_backend(plan: &Plan, planned: &[PlannedWorkload]) -> Vec<String> {
     let mut notes = Vec::new();
-    for (workload, settings) in jobs {
+    for PlannedWorkload { workload, settings } in planned {
         for setting in settings {
             let needed = workload.backend(setting);
             let is_there = |kind| plan.backends.iter().any(|backend| backend.kind == kind);
@@ -122,4 +129,18 @@ fn try_setting(
     // All threads of one process at once, because their buffers come from one pool.
     let of_a_process = 0..u64::from(setting.threads.unwrap_or(1));
     of_a_process.map(open).collect::<Result<Vec<_>, _>>().map(drop)
+}
+
+/// Returns the memory for the engine's buffers: that of the plan, or enough for the batches of all
+/// threads.
+pub(super) fn buffer_bytes(plan: &Plan, workload: &dyn Workload, setting: &Setting) -> u64 {
+    if let Some(Bytes(bytes)) = plan.buffer_bytes {
+        return bytes;
+    }
+    let threads = u64::from(setting.threads.unwrap_or(1));
+    let block = setting.block_bytes.unwrap_or(0);
+    let batches = block.saturating_mul(setting.batch.unwrap_or(1).into()).saturating_mul(threads);
+    // An engine lends half of its memory and reads through the other half.
+    let least = BUFFER_BYTES_MIN.max(workload.buffer_bytes_min(setting)).saturating_mul(threads);
+    least.max(batches.saturating_mul(4))
 }
