@@ -17,6 +17,7 @@ mod generate;
 pub mod hot_paths;
 mod measure;
 pub mod plan;
+mod random;
 mod recommend;
 mod record;
 mod report;

@@ -15,6 +15,7 @@ use crate::generate::write_raw;
 use crate::measure::Clock;
 use crate::measure::cache::{self, Opening};
 use crate::plan::Plan;
+use crate::random::RandomOrder;
 use crate::result::{CacheState, Setting};
 use crate::run::reading;
 use crate::run::task::Task;
@@ -23,7 +24,7 @@ use crate::system::scratch::without_path;
 use crate::system::space::{Remedy, check_space};
 use crate::text::format::counted;
 use crate::text::progress::Progress;
-use crate::workload::{self, Job, JobSpec, RandomOrder};
+use crate::workload::{self, Job, JobSpec};
 
 const BLOCK_BYTES: u64 = 4096;
 const FILE_BYTES: u64 = 64 << 20;

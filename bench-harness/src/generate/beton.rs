@@ -15,12 +15,12 @@ use ringmain::beton::{
 use super::RawBytes;
 use crate::cli::{BetonField, GenBetonArgs};
 use crate::failure::Failure;
+use crate::random::mix;
 use crate::system::interrupt;
 use crate::system::space::{Remedy, check_space};
 use crate::system::whole_file::{folder, refuse_existing};
 use crate::text::progress::Progress;
 use crate::text::size::format_bytes;
-use crate::workload::mix;
 
 /// The width of images that have at least this many pixels.
 const IMAGE_WIDTH: u64 = 64;

@@ -19,7 +19,7 @@ pub(crate) use beton::{BetonSpec, write_beton};
 pub(crate) use model::{Extent, ModelSizes};
 pub(crate) use raw::{RawBytes, write_raw};
 pub(crate) use safetensors::write_model;
-pub(crate) use shards::{ShardSizes, write_shards};
+pub(crate) use shards::{ShardSizes, is_shard_name, shard_files, write_shards};
 
 /// Writes a file of this many bytes, whole or not at all. Returns an error first if there is not
 /// enough room; `less` is the option by which the user can ask for less.

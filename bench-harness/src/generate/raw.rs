@@ -6,11 +6,11 @@ use std::path::Path;
 use super::write_data;
 use crate::cli::GenRawArgs;
 use crate::failure::Failure;
+use crate::random::mix;
 use crate::system::interrupt;
 use crate::system::whole_file::refuse_existing;
 use crate::text::progress::Progress;
 use crate::text::size::format_bytes;
-use crate::workload::mix;
 
 /// Bytes made in memory at once: whole words of the generator and whole elements of every type.
 const BLOCK_BYTES: usize = 1 << 20;

@@ -9,11 +9,11 @@ use super::model::{Extent, ModelSizes, NewTensor};
 use super::{RawBytes, write_data};
 use crate::cli::GenSafetensorsArgs;
 use crate::failure::Failure;
+use crate::random::mix;
 use crate::system::space::{Remedy, check_space, existing_folder, write_folder};
 use crate::system::whole_file::{refuse_existing, write_whole};
 use crate::text::progress::Progress;
 use crate::text::size::format_bytes;
-use crate::workload::mix;
 
 /// The name of an index, by which loaders find it in a folder.
 const INDEX_NAME: &str = "model.safetensors.index.json";

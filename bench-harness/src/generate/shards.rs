@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use ringmain::shards::{HEADER_LEN, ShardWriter};
+use ringmain::Damage;
+use ringmain::shards::{HEADER_LEN, ShardDamage, ShardWriter, list_shards};
 
 use super::RawBytes;
 use crate::cli::GenShardsArgs;
@@ -12,7 +13,6 @@ use crate::system::space::{Remedy, check_space, existing_folder, write_folder};
 use crate::system::whole_file::already_exists;
 use crate::text::progress::Progress;
 use crate::text::size::format_bytes;
-use crate::workload::shard_files;
 
 /// A row is made in memory, so it has 256 MiB at most.
 const WIDTH_MAX: usize = 1 << 26;
@@ -118,6 +118,28 @@ pub(crate) fn write_shards(
         writer.finish()?;
     }
     Ok(())
+}
+
+/// Returns the shards that `open_dir` would open in a folder, or the file itself; none if it is not a
+/// shard.
+pub(crate) fn shard_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |source| Failure::ReadFile { path: path.to_owned(), source };
+    if std::fs::metadata(path).map_err(failed)?.is_file() {
+        let file = Some(path.to_owned()).filter(|path| is_shard_name(path));
+        return Ok(file.into_iter().collect());
+    }
+    match list_shards(path) {
+        Err(error) if is_empty(&error) => Ok(Vec::new()),
+        listed => Ok(listed?),
+    }
+}
+
+fn is_empty(error: &ringmain::Error) -> bool {
+    matches!(error.damage(), Some(Damage::Shard(ShardDamage::Empty { .. })))
+}
+
+pub(crate) fn is_shard_name(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "shard")
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::io;
 use ringmain::backends::probe::CacheSampler;
 
 use super::cache::{Part, SHORT, STAYS, page_bytes};
+use crate::random::mix;
 use crate::result::{CacheCheck, CacheCheckMethod, CacheState};
-use crate::workload::mix;
 
 /// The largest number of sampled pages. If all of them are in the requested state, at most 2.3 % of
 /// all pages are not, with 95 % confidence. Sampling a cold page costs a read from the device.

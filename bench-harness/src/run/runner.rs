@@ -8,10 +8,10 @@ use super::planned::{PlannedWorkload, buffer_bytes};
 use super::task::{Checked, Task};
 use crate::failure::Failure;
 use crate::plan::{BackendChoice, Plan};
+use crate::random::RandomOrder;
 use crate::result::{Cell, Setting};
 use crate::system::interrupt;
 use crate::text::progress::Progress;
-use crate::workload::RandomOrder;
 
 /// The reader of a cell.
 #[derive(Clone, Copy, Debug)]

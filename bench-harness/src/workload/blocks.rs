@@ -3,9 +3,9 @@
 use ringmain::Buffer;
 use ringmain::backends::{FileHandle, Read, ReadBackendExt};
 
-use super::random_order::RandomOrder;
 use super::{Done, Job, JobSpec};
 use crate::failure::Failure;
+use crate::random::RandomOrder;
 use crate::text::format::counted;
 use crate::text::size::exact_bytes;
 

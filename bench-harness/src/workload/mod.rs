@@ -5,7 +5,6 @@ mod blocks;
 mod mixed;
 mod parameter;
 mod rand;
-mod random_order;
 mod replay;
 mod samples;
 mod seq;
@@ -31,9 +30,7 @@ use crate::result::{CacheState, Group, Setting};
 use crate::text::progress::Progress;
 
 pub(crate) use parameter::{Parameter, check_depth, check_parameters};
-pub(crate) use random_order::{RandomOrder, mix};
 pub(crate) use samples::is_beton_name;
-pub(crate) use shards::{is_shard_name, shard_files};
 use variant::Variant;
 pub(crate) use weights::holds_weights;
 

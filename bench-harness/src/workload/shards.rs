@@ -3,14 +3,11 @@
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
-use ringmain::Damage;
-use ringmain::shards::{
-    Order, RowBatch, RowType, ShardDamage, ShardOptions, ShardSource, list_shards,
-};
+use ringmain::shards::{Order, RowBatch, RowType, ShardOptions, ShardSource};
 
 use super::{Done, Job, JobSpec, NewData, Parameter, Variant, Workload, in_variants};
 use crate::failure::Failure;
-use crate::generate::{ShardSizes, write_shards};
+use crate::generate::{ShardSizes, shard_files, write_shards};
 use crate::plan::Plan;
 use crate::result::Setting;
 
@@ -96,28 +93,6 @@ impl Workload for Shards {
             .open(job.engine, job.files)?;
         Ok(Box::new(Pass { source, last: None }))
     }
-}
-
-/// Returns the shards that `open_dir` would open in a folder, or the file itself; none if it is not a
-/// shard.
-pub(crate) fn shard_files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let failed = |source| Failure::ReadFile { path: path.to_owned(), source };
-    if std::fs::metadata(path).map_err(failed)?.is_file() {
-        let file = Some(path.to_owned()).filter(|path| is_shard_name(path));
-        return Ok(file.into_iter().collect());
-    }
-    match list_shards(path) {
-        Err(error) if is_empty(&error) => Ok(Vec::new()),
-        listed => Ok(listed?),
-    }
-}
-
-fn is_empty(error: &ringmain::Error) -> bool {
-    matches!(error.damage(), Some(Damage::Shard(ShardDamage::Empty { .. })))
-}
-
-pub(crate) fn is_shard_name(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "shard")
 }
 
 #[derive(Debug)]

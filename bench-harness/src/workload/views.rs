@@ -2,10 +2,10 @@
 
 use ringmain::{Buffer, ContiguousMemmap, Engine, Kind};
 
-use super::random_order::{RandomOrder, mix};
 use super::{Done, Job, JobSpec, Workload, combinations};
 use crate::failure::Failure;
 use crate::plan::Plan;
+use crate::random::{RandomOrder, mix};
 use crate::result::Setting;
 
 /// The workload `views`.

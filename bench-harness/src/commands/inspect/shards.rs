@@ -9,7 +9,7 @@ use serde_json::{Map, json};
 
 use super::Inspection;
 use crate::failure::Failure;
-use crate::workload::{is_shard_name, shard_files};
+use crate::generate::{is_shard_name, shard_files};
 
 /// A directory that no other format took must hold shards. A file is a shard by its name or by its
 /// first bytes.

@@ -1,4 +1,4 @@
-//! A random order of numbers that needs no table.
+//! Numbers that look random: a hash function, and an order that needs no table.
 
 /// A keyed permutation of `0..len`: a Feistel network over the next power of four, repeated until the
 /// result is inside. It is the same on every machine.
@@ -21,7 +21,7 @@ impl RandomOrder {
     }
 
     /// Returns the order of an epoch; that of epoch 0 is the one of the seed itself.
-    pub(super) fn of_epoch(len: u64, seed: u64, epoch: u64) -> Self {
+    pub(crate) fn of_epoch(len: u64, seed: u64, epoch: u64) -> Self {
         Self::new(len, if epoch == 0 { seed } else { mix(seed ^ mix(epoch)) })
     }
 
