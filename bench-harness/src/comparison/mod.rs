@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::result::{CacheState, Cell, Group, Run, Setting};
+use crate::result::{CacheState, Cell, Group, Run, Setting, is_fio};
 use crate::stats::{CONFIDENCE, Ratio, Verdict, median};
 
 /// The changes from `a` to `b`.
@@ -94,10 +94,6 @@ impl CellName {
         let Self { workload, setting, cache, .. } = self.clone();
         Group { workload, setting, cache }
     }
-
-    fn is_fio(&self) -> bool {
-        self.backend.starts_with("fio:")
-    }
 }
 
 impl std::fmt::Display for CellName {
@@ -153,7 +149,7 @@ impl Comparison {
         let is_regression = |change: &&Change| {
             let interval = change.throughput.ratio.and_then(|ratio| ratio.interval);
             let is_below = interval.is_some_and(|(_, high)| high < threshold);
-            is_below && change.throughput.verdict == Verdict::Worse && !change.name.is_fio()
+            is_below && change.throughput.verdict == Verdict::Worse && !is_fio(&change.name.backend)
         };
         let found = self.cells.iter().filter(is_regression);
         self.regressions = found.map(|change| change.name.clone()).collect();

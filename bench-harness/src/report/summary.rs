@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 
 use crate::failure::Failure;
 use crate::result::percentile::{Percentile, growth, latency_ns};
-use crate::result::{Cell, Epoch, Group, Run, histogram};
+use crate::result::{Cell, Epoch, Group, Run, histogram, is_fio};
 use crate::stats::{Summary, median};
 use crate::text::format::{count, percent, rate, seconds};
 
@@ -68,13 +68,6 @@ pub(crate) fn summarize(run: &Run) -> Result<Vec<GroupSummary<'_>>, Failure> {
 }
 
 impl GroupSummary<'_> {
-    /// Returns the throughput of the backend, or of the engine of fio, with the best median.
-    fn best(&self, is_fio: bool) -> Option<Summary> {
-        let backends = self.backends.iter().filter(|backend| backend.is_fio() == is_fio);
-        let all = backends.filter_map(|backend| backend.throughput);
-        all.max_by(|a, b| a.median.total_cmp(&b.median))
-    }
-
     /// Returns whether its cells are sums over several processes, of which some know their PSS.
     pub(crate) fn has_pss(&self) -> bool {
         self.backends.iter().flat_map(|backend| &backend.valid).any(|cell| cell.pss_bytes.is_some())
@@ -82,13 +75,20 @@ impl GroupSummary<'_> {
 
     /// Returns the throughput of the best backend.
     pub(crate) fn best_backend(&self) -> Option<Summary> {
-        self.best(false)
+        best(self.backends.iter().filter(|backend| !backend.is_fio()))
     }
 
     /// Returns the best median throughput of the engines of fio.
     pub(crate) fn best_fio(&self) -> Option<f64> {
-        self.best(true).map(|best| best.median).filter(|median| *median > 0.0)
+        let engines = self.backends.iter().filter(|backend| backend.is_fio());
+        best(engines).map(|best| best.median).filter(|median| *median > 0.0)
     }
+}
+
+/// Returns the throughput with the best median.
+fn best<'a>(backends: impl Iterator<Item = &'a BackendSummary<'a>>) -> Option<Summary> {
+    let all = backends.filter_map(|backend| backend.throughput);
+    all.max_by(|a, b| a.median.total_cmp(&b.median))
 }
 
 impl<'a> BackendSummary<'a> {
@@ -101,7 +101,7 @@ impl<'a> BackendSummary<'a> {
     }
 
     pub(crate) fn is_fio(&self) -> bool {
-        self.name.starts_with("fio:")
+        is_fio(&self.name)
     }
 
     pub(crate) fn throughput_median(&self) -> Option<f64> {

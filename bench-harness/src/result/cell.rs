@@ -190,6 +190,14 @@ impl Cell {
     /// Returns whether fio was measured and not a backend.
     #[must_use]
     pub fn is_fio(&self) -> bool {
-        self.backend.starts_with("fio:")
+        is_fio(&self.backend)
     }
+}
+
+/// The start of the names of fio's engines, such as `fio:psync`.
+pub(crate) const FIO: &str = "fio:";
+
+/// Returns whether a name is that of an engine of fio and not of a backend.
+pub(crate) fn is_fio(name: &str) -> bool {
+    name.starts_with(FIO)
 }

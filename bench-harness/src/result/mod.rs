@@ -14,6 +14,7 @@ pub(crate) mod trust;
 
 pub use cache::{CacheCheck, CacheCheckMethod, CacheState, CachedPages};
 pub use cell::{Cell, ContextSwitches, CpuSeconds, Epoch, Faults, Latency, Resident, RssSample};
+pub(crate) use cell::{FIO, is_fio};
 pub(crate) use folder::RunFolder;
 pub use group::{Group, GroupedCells};
 pub use run::{Run, SCHEMA_VERSION, Skipped};

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::list::short_list;
-use super::{Cell, GroupedCells, Host};
+use super::{Cell, GroupedCells, Host, is_fio};
 use crate::plan::Plan;
 
 /// The version of `run.json`. Readers refuse every other version. It increases when a field changes its
@@ -63,7 +63,7 @@ impl Run {
         }
         let rank = |name: &str| {
             let planned = self.plan.backends.iter().position(|choice| choice.to_string() == name);
-            (name.starts_with("fio:"), planned, name.to_owned())
+            (is_fio(name), planned, name.to_owned())
         };
         for backends in groups.values_mut() {
             backends.sort_by_key(|(name, _)| rank(name));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::failure::Failure;
-use crate::result::{CacheCheckMethod, Cell, Group, Run};
+use crate::result::{CacheCheckMethod, Cell, Group, Run, is_fio};
 use crate::stats::Summary;
 use crate::text::format::counted;
 
@@ -123,7 +123,7 @@ fn sampled_states(run: &Run) -> Option<String> {
 pub(crate) fn spread_warning(run: &Run) -> Option<String> {
     let mut wide = Vec::new();
     for (group, backends) in run.grouped() {
-        let spreads = backends.iter().filter(|(name, _)| !name.starts_with("fio:"));
+        let spreads = backends.iter().filter(|(name, _)| !is_fio(name));
         let spreads = spreads.filter_map(|(name, cells)| Some((name, spread(&group, cells)?)));
         if let Some((name, spread)) = spreads.max_by(|a, b| a.1.total_cmp(&b.1)) {
             wide.push(format!("{group} ({name}: {:.0} %)", 100.0 * spread));

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::failure::Failure;
 use crate::measure::cache::{self, Opening};
 use crate::plan::{BackendChoice, Plan};
-use crate::result::{CacheState, CachedPages, Cell, CpuSeconds, Faults, Latency};
+use crate::result::{CacheState, CachedPages, Cell, CpuSeconds, FIO, Faults, Latency};
 use crate::run::task::Task;
 use crate::workload;
 
@@ -52,7 +52,7 @@ impl Fio {
     /// Returns `fio:psync`, `fio:io_uring`, `fio:io_uring-buffered`.
     pub(crate) fn name(&self) -> String {
         let buffered = if self.engine == "io_uring" && !self.is_direct { "-buffered" } else { "" };
-        format!("fio:{}{buffered}", self.engine)
+        format!("{FIO}{}{buffered}", self.engine)
     }
 
     /// Returns the backend that reads in the same way.
