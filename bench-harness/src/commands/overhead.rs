@@ -24,7 +24,7 @@ use crate::system::scratch::without_path;
 use crate::system::space::{Remedy, check_space};
 use crate::text::format::counted;
 use crate::text::progress::Progress;
-use crate::workload::{self, Job, JobSpec};
+use crate::workload::{Job, JobSpec};
 
 const BLOCK_BYTES: u64 = 4096;
 const FILE_BYTES: u64 = 64 << 20;
@@ -99,7 +99,7 @@ impl Bench {
         let engine = Engine::builder().backend(task.backend.kind).build()?;
         let (setting, files, seed) = (&task.setting, &task.files, task.seed);
         let spec = JobSpec { engine: &engine, setting, files, seed, thread: 0, threads: 1 };
-        let job = workload::by_name(&task.workload)?.open(&spec)?;
+        let job = task.workload()?.open(&spec)?;
         let file = File::open(path)
             .map_err(|source| Failure::ReadFile { path: path.to_owned(), source })?;
         let order = RandomOrder::new(OPERATIONS, seed);

@@ -7,7 +7,7 @@ use super::task::Task;
 use crate::failure::Failure;
 use crate::measure::{Clock, Latencies};
 use crate::result::CacheState;
-use crate::workload::{self, Job};
+use crate::workload::Job;
 
 /// The result of the measured loop, of one thread or of all together.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ pub(crate) fn read(
     let mut reading = Reading::new();
     let (threads, is_epoch) = (task.setting.readers(), task.setting.epochs.is_some());
     let limit = operations_of(task, threads, thread);
-    let workload = workload::by_name(&task.workload)?;
+    let workload = task.workload()?;
     let ends_with_a_pass =
         is_epoch || workload.reads_ahead() || (workload.is_uneven() && task.operations.is_some());
     let may_repeat = task.cache == CacheState::Warm && !is_epoch;

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use ringmain::BackendKind;
 use serde::{Deserialize, Serialize};
 
+use crate::failure::Failure;
 use crate::plan::{BackendChoice, Plan};
 use crate::result::{
     CacheState, CachedPages, Cell, ContextSwitches, CpuSeconds, Faults, Group, Latency, Resident,
     Setting,
 };
+use crate::workload::{self, Workload};
 
 /// Everything that a child process needs to measure a cell, as JSON on its standard input.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -54,6 +56,10 @@ impl Task {
             checked: Checked::of_repetition(0),
             corrupt: false,
         }
+    }
+
+    pub(crate) fn workload(&self) -> Result<&'static dyn Workload, Failure> {
+        workload::by_name(&self.workload)
     }
 
     /// Returns the seed of the sampled pages, which is another one in each repetition.

@@ -9,7 +9,7 @@ use super::task::Task;
 use crate::failure::Failure;
 use crate::measure::{Clock, Usage};
 use crate::result::{CacheState, histogram};
-use crate::workload::{self, Job, JobSpec};
+use crate::workload::{Job, JobSpec};
 
 /// The jobs of one process of a cell.
 pub(super) struct Team<'a> {
@@ -43,7 +43,7 @@ impl<'a> Team<'a> {
         clock: &'a Clock,
         process: u32,
     ) -> Result<Self, Failure> {
-        let workload = workload::by_name(&task.workload)?;
+        let workload = task.workload()?;
         let threads_here = u64::from(task.setting.threads.unwrap_or(1).max(1));
         let (first_thread, threads) = (u64::from(process) * threads_here, task.setting.readers());
         let open = |thread| {

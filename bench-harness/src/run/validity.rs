@@ -13,7 +13,7 @@ use crate::measure::cache;
 use crate::plan::CacheUse;
 use crate::result::{CacheState, CachedPages};
 use crate::text::size::format_bytes_short;
-use crate::workload;
+use crate::workload::Workload;
 
 /// Returns why a cell that started in the right cache state does not count.
 pub(super) fn problem(
@@ -24,18 +24,20 @@ pub(super) fn problem(
     let Some(first) = epochs.first().filter(|first| first.operations > 0) else {
         return Ok(Some("nothing was read".into()));
     };
+    let workload = task.workload()?;
     let bytes = epochs.iter().map(|pass| pass.bytes).sum();
     let pages_in = cached_pages.before.zip(cached_pages.after);
     let pages_in = pages_in.map_or(0, |(before, after)| after.saturating_sub(before));
-    let leaked = pages_in_max(task, bytes)?.and_then(|most| leaked_into_cache(pages_in, most));
+    let leaked =
+        pages_in_max(task, workload, bytes)?.and_then(|most| leaked_into_cache(pages_in, most));
     // What the first epoch has read may be in the page cache in the second.
     let device_bytes = first.usage.device_bytes;
     let batches = first.operations.saturating_mul(task.setting.batch.unwrap_or(1).into());
     let batches = usize::try_from(batches).unwrap_or(usize::MAX);
-    let distinct_bytes = workload::by_name(&task.workload)?.distinct_bytes(&task.files, batches)?;
+    let distinct_bytes = workload.distinct_bytes(&task.files, batches)?;
     let new_bytes = distinct_bytes.map_or(first.bytes, |distinct| distinct.min(first.bytes));
     let hidden = not_from_the_device(task.cache, new_bytes, device_bytes);
-    Ok(leaked.or(hidden).or(read_for_nothing(task, first.bytes, device_bytes)?))
+    Ok(leaked.or(hidden).or_else(|| read_for_nothing(workload, first.bytes, device_bytes)))
 }
 
 /// Cold bytes come from the device. A backend that copies the file into its own memory when it opens it
@@ -54,30 +56,29 @@ fn not_from_the_device(cache: CacheState, bytes: u64, device_bytes: Option<u64>)
 /// Returns why a cell of a workload that reads ahead does not count: it ended when much of what the
 /// device had read was not delivered yet.
 fn read_for_nothing(
-    task: &Task,
+    workload: &dyn Workload,
     bytes: u64,
     device_bytes: Option<u64>,
-) -> Result<Option<String>, Failure> {
-    let is_cut_short = device_bytes.is_some_and(|device_bytes| device_bytes / 2 > bytes);
-    if !is_cut_short || !workload::by_name(&task.workload)?.reads_ahead() {
-        return Ok(None);
-    }
-    Ok(Some(format!(
-        "the device read {} and {} of it were delivered: the cell ended while data was still being \
-         read ahead; leave out --operations",
-        format_bytes_short(device_bytes.unwrap_or(0) as f64),
-        format_bytes_short(bytes as f64)
-    )))
+) -> Option<String> {
+    let device_bytes = device_bytes.filter(|device_bytes| device_bytes / 2 > bytes)?;
+    workload.reads_ahead().then(|| {
+        format!(
+            "the device read {} and {} of it were delivered: the cell ended while data was still being \
+             read ahead; leave out --operations",
+            format_bytes_short(device_bytes as f64),
+            format_bytes_short(bytes as f64)
+        )
+    })
 }
 
 /// Returns how many pages a cell that reads `bytes` bytes may bring into the page cache; `None` if its
 /// backend reads through the page cache.
-fn pages_in_max(task: &Task, bytes: u64) -> Result<Option<u64>, Failure> {
+fn pages_in_max(task: &Task, workload: &dyn Workload, bytes: u64) -> Result<Option<u64>, Failure> {
     Ok(match task.backend.cache_use() {
         CacheUse::Past => Some(0),
         // Data that is read again is kept.
         CacheUse::Routed if task.setting.epochs.is_some() => None,
-        CacheUse::Routed if workload::by_name(&task.workload)?.is_scattered() => {
+        CacheUse::Routed if workload.is_scattered() => {
             auto_has_device(&task.cached_files)?.then(|| sampled_pages_max(bytes))
         }
         CacheUse::Routed | CacheUse::Through => None,
@@ -117,6 +118,7 @@ fn leaked_into_cache(pages_in: u64, pages_in_max: u64) -> Option<String> {
 mod tests {
     use super::*;
     use crate::plan::Plan;
+    use crate::workload::by_name;
 
     #[test]
     fn bytes_that_do_not_come_from_the_device_are_not_cold() {
@@ -130,10 +132,8 @@ mod tests {
     /// workloads may have the kernel read more than they ask for.
     #[test]
     fn a_cell_that_ends_while_its_window_fills_does_not_count() {
-        let blank = Task::blank(&Plan::default(), 0);
         let problem = |workload: &str, bytes, device_bytes| {
-            let task = Task { workload: workload.into(), ..blank.clone() };
-            read_for_nothing(&task, bytes, device_bytes).unwrap()
+            read_for_nothing(by_name(workload).unwrap(), bytes, device_bytes)
         };
         let reason = problem("weights", 2 << 20, Some(256 << 20)).unwrap();
         assert!(reason.contains("256 MiB") && reason.contains("read ahead"), "{reason}");
@@ -146,9 +146,8 @@ mod tests {
     fn reads_past_the_cache_must_not_fill_it() {
         let pages_in_max = |backend: &str, workload: &str| {
             let backend = backend.parse().unwrap();
-            let task = Task::blank(&Plan::default(), 0);
-            let task = Task { backend, workload: workload.into(), ..task };
-            pages_in_max(&task, 1 << 30).unwrap()
+            let task = Task { backend, ..Task::blank(&Plan::default(), 0) };
+            pages_in_max(&task, by_name(workload).unwrap(), 1 << 30).unwrap()
         };
         for workload in ["rand", "seq", "shards"] {
             assert_eq!(pages_in_max("uring", workload), Some(0), "{workload}");
@@ -163,11 +162,11 @@ mod tests {
     /// a cell of `auto` invalid. Scattered reads that fill the page cache do.
     #[test]
     fn auto_may_bring_in_streams_and_little_else() {
-        let blank = Task::blank(&Plan::default(), 0);
-        let auto = "auto".parse().unwrap();
+        let backend = "auto".parse().unwrap();
+        let task = Task { backend, ..Task::blank(&Plan::default(), 0) };
         for (workload, is_limited) in [("seq", false), ("shards", false), ("rand", true)] {
-            let task = Task { backend: auto, workload: workload.into(), ..blank.clone() };
-            assert_eq!(pages_in_max(&task, 1 << 30).unwrap().is_some(), is_limited, "{workload}");
+            let pages = pages_in_max(&task, by_name(workload).unwrap(), 1 << 30).unwrap();
+            assert_eq!(pages.is_some(), is_limited, "{workload}");
         }
         assert!(
             leaked_into_cache((1 << 30) / cache::page_bytes(), sampled_pages_max(1 << 30))
