@@ -46,7 +46,17 @@ impl Setting {
 
     /// Returns the number of threads of all processes together.
     pub(crate) fn readers(&self) -> u64 {
-        u64::from(self.processes.unwrap_or(1).max(1)) * u64::from(self.threads.unwrap_or(1).max(1))
+        u64::from(self.processes.unwrap_or(1).max(1)) * self.threads_of_process()
+    }
+
+    /// Returns the number of threads of each process.
+    pub(crate) fn threads_of_process(&self) -> u64 {
+        self.threads.unwrap_or(1).max(1).into()
+    }
+
+    /// Returns the number of reads that are handed to the backend at once, where one is the default.
+    pub(crate) fn batch(&self) -> u64 {
+        self.batch.unwrap_or(1).max(1).into()
     }
 
     /// Returns whether operations start at given times, so that their latency ranks.

@@ -102,8 +102,8 @@ impl Fio {
     fn command(&self, task: &Task) -> Command {
         let setting = &task.setting;
         let block = setting.block_bytes.unwrap_or(4096);
-        let batch = setting.batch.unwrap_or(1);
-        let depth = setting.depth.map_or(batch, |depth| depth.min(batch)).max(1);
+        let batch = setting.batch();
+        let depth = setting.depth.map_or(batch, |depth| batch.min(depth.into())).max(1);
         let mode = if task.workload == "seq" { "read" } else { "randread" };
         let mut command = Command::new("fio");
         for path in &task.cached_files {
@@ -135,7 +135,7 @@ impl Fio {
             command.arg("--time_based");
         }
         if let Some(operations) = task.operations {
-            command.arg(format!("--number_ios={}", operations.saturating_mul(batch.into())));
+            command.arg(format!("--number_ios={}", operations.saturating_mul(batch)));
         }
         command
     }
@@ -196,7 +196,7 @@ impl JobReport {
         cell.throughput_bytes_per_s = self.read.bw_bytes;
         // fio reports latencies of single reads. They are left out if those of the backends are of
         // batches.
-        if cell.setting.batch.unwrap_or(1) == 1 {
+        if cell.setting.batch() == 1 {
             let at = |name: &str| self.read.lat_ns.percentile.get(name).copied().unwrap_or(0);
             cell.latency_ns = Latency {
                 p50: at("50.000000"),

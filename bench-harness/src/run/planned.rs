@@ -127,7 +127,7 @@ fn try_setting(
     let (seed, threads) = (plan.seed, setting.readers());
     let open = |thread| workload.open(&JobSpec { engine, setting, files, seed, thread, threads });
     // All threads of one process at once, because their buffers come from one pool.
-    let of_a_process = 0..u64::from(setting.threads.unwrap_or(1));
+    let of_a_process = 0..setting.threads_of_process();
     of_a_process.map(open).collect::<Result<Vec<_>, _>>().map(drop)
 }
 
@@ -137,9 +137,9 @@ pub(super) fn buffer_bytes(plan: &Plan, workload: &dyn Workload, setting: &Setti
     if let Some(Bytes(bytes)) = plan.buffer_bytes {
         return bytes;
     }
-    let threads = u64::from(setting.threads.unwrap_or(1));
+    let threads = setting.threads_of_process();
     let block = setting.block_bytes.unwrap_or(0);
-    let batches = block.saturating_mul(setting.batch.unwrap_or(1).into()).saturating_mul(threads);
+    let batches = block.saturating_mul(setting.batch()).saturating_mul(threads);
     // An engine lends half of its memory and reads through the other half.
     let least = BUFFER_BYTES_MIN.max(workload.buffer_bytes_min(setting)).saturating_mul(threads);
     least.max(batches.saturating_mul(4))

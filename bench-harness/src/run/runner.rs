@@ -63,7 +63,7 @@ impl Runner {
                         cached_files: cached_files.clone(),
                         operations: plan.operations.or_else(|| {
                             let batches = uneven_limit.filter(|_| workload.is_uneven())?;
-                            Some(batches.div_ceil(setting.batch.unwrap_or(1).max(1).into()))
+                            Some(batches.div_ceil(setting.batch()))
                         }),
                         ..Task::blank(plan, buffer_bytes(plan, *workload, setting))
                     };

@@ -44,7 +44,7 @@ impl<'a> Team<'a> {
         process: u32,
     ) -> Result<Self, Failure> {
         let workload = task.workload()?;
-        let threads_here = u64::from(task.setting.threads.unwrap_or(1).max(1));
+        let threads_here = task.setting.threads_of_process();
         let (first_thread, threads) = (u64::from(process) * threads_here, task.setting.readers());
         let open = |thread| {
             let Task { setting, files, seed, .. } = task;

@@ -32,7 +32,7 @@ pub(super) fn problem(
         pages_in_max(task, workload, bytes)?.and_then(|most| leaked_into_cache(pages_in, most));
     // What the first epoch has read may be in the page cache in the second.
     let device_bytes = first.usage.device_bytes;
-    let batches = first.operations.saturating_mul(task.setting.batch.unwrap_or(1).into());
+    let batches = first.operations.saturating_mul(task.setting.batch());
     let batches = usize::try_from(batches).unwrap_or(usize::MAX);
     let distinct_bytes = workload.distinct_bytes(&task.files, batches)?;
     let new_bytes = distinct_bytes.map_or(first.bytes, |distinct| distinct.min(first.bytes));

@@ -107,7 +107,7 @@ impl Player {
             let message = format!("{} has no times; leave out --recorded-times", path.display());
             return Err(Failure::Usage { message });
         }
-        let group = spec.setting.batch.unwrap_or(1).max(1) as usize;
+        let group = spec.batch(1);
         let backend = spec.engine.backend();
         let files =
             trace.files.iter().map(|file| backend.open(&file.path)).collect::<Result<_, _>>()?;
