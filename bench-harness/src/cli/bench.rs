@@ -161,13 +161,6 @@ pub(crate) struct MeasuredArgs {
     pub(crate) with_fio: bool,
 }
 
-impl BenchArgs {
-    /// Returns the plan of the arguments after checking it.
-    pub(crate) fn to_plan(&self) -> Result<Plan, Failure> {
-        self.measured.to_plan()
-    }
-}
-
 impl MeasuredArgs {
     /// Returns the plan of the file, or the default plan, with the arguments applied to it.
     pub(crate) fn to_plan(&self) -> Result<Plan, Failure> {

@@ -12,7 +12,7 @@ use crate::text::progress::say;
 
 /// Measures, prints the tables and the recommendation, and returns an error for invalid cells.
 pub(crate) fn run(args: &BenchArgs, out: &mut impl Write) -> Result<(), Failure> {
-    let plan = args.to_plan()?;
+    let plan = args.measured.to_plan()?;
     if args.print_plan {
         return out.write_all(render_plan(&plan)?.as_bytes()).map_err(Failure::Output);
     }
