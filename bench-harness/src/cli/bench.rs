@@ -234,7 +234,7 @@ fn examples() -> String {
         text += &format!("  {:<15} {}\n", workload.name(), workload.about());
     }
     text += "\nVariants (* measured if none is named):\n";
-    let all: Vec<_> = workload::ALL.into_iter().filter(|it| !it.variants().is_empty()).collect();
+    let all: Vec<_> = workload::ALL.iter().filter(|it| !it.variants().is_empty()).collect();
     for alike in all.chunk_by(|a, b| a.variants() == b.variants()) {
         let names: Vec<&str> = alike.iter().map(|workload| workload.name()).collect();
         text += &format!("  {}\n", names.join(", "));

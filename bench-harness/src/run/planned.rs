@@ -63,9 +63,9 @@ pub(super) fn uneven_limit(
     data: &DataSets,
     notes: &mut Vec<String>,
 ) -> Result<Option<u64>, Failure> {
-    let uneven = planned.iter().find(|it| it.workload.is_uneven());
-    let Some(PlannedWorkload { workload, settings }) = uneven.filter(|_| plan.operations.is_none())
-    else {
+    let found = planned.iter().find_map(|it| Some((it, it.workload.uneven()?)));
+    let found = found.filter(|_| plan.operations.is_none());
+    let Some((PlannedWorkload { workload, settings }, uneven)) = found else {
         return Ok(None);
     };
     // At a given rate all backends make the same operations anyway.
@@ -84,7 +84,7 @@ pub(super) fn uneven_limit(
         ..Task::blank(plan, buffer_bytes(plan, *workload, &setting))
     };
     let made = run_child(&Task { setting, ..task })?.operations.max(1);
-    let all = workload.operations(files)?.unwrap_or(made);
+    let all = uneven.operations(files)?;
     if made < all {
         notes.push(format!(
             "the first {made} of {all} batches are replayed, those that pread reads of cold data in {} s; raise \

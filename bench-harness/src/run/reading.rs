@@ -122,8 +122,9 @@ pub(crate) fn read(
     let (threads, is_epoch) = (task.setting.readers(), task.setting.epochs.is_some());
     let limit = operations_of(task, threads, thread);
     let workload = task.workload()?;
-    let ends_with_a_pass =
-        is_epoch || workload.reads_ahead() || (workload.is_uneven() && task.operations.is_some());
+    let ends_with_a_pass = is_epoch
+        || workload.reads_ahead()
+        || (workload.uneven().is_some() && task.operations.is_some());
     let may_repeat = task.cache == CacheState::Warm && !is_epoch;
     let started = clock.ticks();
     let deadline = started.saturating_add(clock.in_ticks(task.seconds * 1e9));

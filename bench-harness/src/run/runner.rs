@@ -62,7 +62,7 @@ impl Runner {
                         files: files.to_vec(),
                         cached_files: cached_files.clone(),
                         operations: plan.operations.or_else(|| {
-                            let batches = uneven_limit.filter(|_| workload.is_uneven())?;
+                            let batches = uneven_limit.filter(|_| workload.uneven().is_some())?;
                             Some(batches.div_ceil(setting.batch()))
                         }),
                         ..Task::blank(plan, buffer_bytes(plan, *workload, setting))

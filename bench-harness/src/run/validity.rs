@@ -34,7 +34,9 @@ pub(super) fn problem(
     let device_bytes = first.usage.device_bytes;
     let batches = first.operations.saturating_mul(task.setting.batch());
     let batches = usize::try_from(batches).unwrap_or(usize::MAX);
-    let distinct_bytes = workload.distinct_bytes(&task.files, batches)?;
+    let uneven = workload.uneven();
+    let distinct_bytes =
+        uneven.map(|uneven| uneven.distinct_bytes(&task.files, batches)).transpose()?;
     let new_bytes = distinct_bytes.map_or(first.bytes, |distinct| distinct.min(first.bytes));
     let hidden = not_from_the_device(task.cache, new_bytes, device_bytes);
     Ok(leaked.or(hidden).or_else(|| read_for_nothing(workload, first.bytes, device_bytes)))

@@ -12,6 +12,7 @@ use super::{validity, verify};
 use crate::failure::Failure;
 use crate::measure::{Clock, MemorySampler, TlbMisses, cache, percentiles};
 use crate::result::{CachedPages, Cell, Epoch, histogram};
+use crate::workload::opening;
 
 /// Reads an order from standard input, carries it out and writes the answer to `out`.
 pub(crate) fn run(out: &mut impl Write) -> Result<(), Failure> {
@@ -35,7 +36,7 @@ fn measure(task: &Task) -> Result<Cell, Failure> {
     let tlb = TlbMisses::start();
     let engine = open_engine(task)?;
     let mut readers = ReadingProcesses::open(&engine, task, &clock)?;
-    let opening = task.workload()?.opening();
+    let opening = opening(task.workload()?);
     let prepared = cache::settle(&task.cached_files, task.cache, task.sample_seed(), opening)?;
 
     let memory = MemorySampler::start(&readers.processes())?;

@@ -35,7 +35,7 @@ use variant::Variant;
 pub(crate) use weights::holds_weights;
 
 /// Every workload, in the order of the tables.
-pub(crate) const ALL: [&dyn Workload; 10] = [
+pub(crate) const ALL: &[&dyn Workload] = &[
     &seq::Seq,
     &rand::Rand,
     &views::Views,
@@ -116,11 +116,6 @@ pub(crate) trait Workload: Sync {
         Ok(files.to_vec())
     }
 
-    /// Returns what opening its files reads. Only formats have headers.
-    fn opening(&self) -> Opening {
-        if self.data_name() == RAW { Opening::ReadsNothing } else { Opening::ReadsHeaders }
-    }
-
     /// Returns whether its reads have no order and do not repeat, so that `auto` has no reason to bring cold
     /// data into the page cache.
     fn is_scattered(&self) -> bool {
@@ -133,25 +128,28 @@ pub(crate) trait Workload: Sync {
         false
     }
 
-    /// Returns whether all cells of a setting must make the same operations, so that no time limit ends them. The others
-    /// read alike all the time.
-    fn is_uneven(&self) -> bool {
-        false
-    }
-
-    /// Returns the number of operations of a pass over these files, if it is not the size of the data that decides.
-    fn operations(&self, _: &[PathBuf]) -> Result<Option<u64>, Failure> {
-        Ok(None)
-    }
-
-    /// Returns how many different bytes the first batches of a pass over these files have, if it reads some bytes several
-    /// times.
-    fn distinct_bytes(&self, _: &[PathBuf], _batches: usize) -> Result<Option<u64>, Failure> {
-        Ok(None)
+    /// Returns the workload itself if its operations differ. Then all cells of a setting must make the same ones, and no
+    /// time limit ends them. The others read alike all the time.
+    fn uneven(&self) -> Option<&dyn Uneven> {
+        None
     }
 
     /// Opens the part of one thread, in the measured process.
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure>;
+}
+
+/// A workload whose operations differ, and which may read some bytes several times.
+pub(crate) trait Uneven {
+    /// Returns the number of operations of a pass over these files.
+    fn operations(&self, files: &[PathBuf]) -> Result<u64, Failure>;
+
+    /// Returns how many different bytes the first batches of a pass over these files have.
+    fn distinct_bytes(&self, files: &[PathBuf], batches: usize) -> Result<u64, Failure>;
+}
+
+/// Returns what opening the files of a workload reads. Only formats have headers.
+pub(crate) fn opening(workload: &dyn Workload) -> Opening {
+    if workload.data_name() == RAW { Opening::ReadsNothing } else { Opening::ReadsHeaders }
 }
 
 /// The data of workloads that read any bytes.
@@ -228,7 +226,7 @@ pub(crate) struct Done {
 
 /// Returns the workload of that name, or an error that lists the workloads.
 pub(crate) fn by_name(name: &str) -> Result<&'static dyn Workload, Failure> {
-    ALL.into_iter().find(|workload| workload.name() == name).ok_or_else(|| {
+    ALL.iter().copied().find(|workload| workload.name() == name).ok_or_else(|| {
         let names: Vec<_> = ALL.iter().map(|workload| workload.name()).collect();
         Failure::Usage {
             message: format!(
@@ -260,7 +258,7 @@ pub(crate) fn fio_obstacle(group: &Group) -> Option<&'static str> {
 /// Returns the workloads that the plan names, or the default ones.
 pub(crate) fn planned(plan: &Plan) -> Result<Vec<&'static dyn Workload>, Failure> {
     if plan.workloads.is_empty() {
-        return Ok(ALL.into_iter().filter(|workload| workload.is_default(plan)).collect());
+        return Ok(ALL.iter().copied().filter(|workload| workload.is_default(plan)).collect());
     }
     plan.workloads.iter().map(|name| by_name(name)).collect()
 }

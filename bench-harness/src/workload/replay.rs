@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use ringmain::backends::{FileHandle, Read};
 use ringmain::{Buffer, Engine};
 
-use super::{Done, Job, JobSpec, Parameter, Workload, combinations};
+use super::{Done, Job, JobSpec, Parameter, Uneven, Workload, combinations};
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::result::Setting;
@@ -58,20 +58,8 @@ impl Workload for Replay {
         Ok(cached)
     }
 
-    fn is_uneven(&self) -> bool {
-        true
-    }
-
-    fn operations(&self, files: &[PathBuf]) -> Result<Option<u64>, Failure> {
-        let traces = files.iter().map(|path| Trace::open(path));
-        let sum = traces.map(|trace| trace.map(|trace| trace.batch_count() as u64)).sum();
-        Result::<u64, _>::map(sum, Some)
-    }
-
-    fn distinct_bytes(&self, files: &[PathBuf], batches: usize) -> Result<Option<u64>, Failure> {
-        let traces = files.iter().map(|path| Trace::open(path));
-        let sum = traces.map(|trace| trace.map(|trace| trace.distinct_bytes(batches))).sum();
-        Result::<u64, _>::map(sum, Some)
+    fn uneven(&self) -> Option<&dyn Uneven> {
+        Some(self)
     }
 
     fn open(&self, job: &JobSpec<'_>) -> Result<Box<dyn Job>, Failure> {
@@ -79,6 +67,16 @@ impl Workload for Replay {
             message: "the workload `replay` needs a --trace to replay".into(),
         })?;
         Ok(Box::new(Player::open(job, path)?))
+    }
+}
+
+impl Uneven for Replay {
+    fn operations(&self, files: &[PathBuf]) -> Result<u64, Failure> {
+        files.iter().map(|path| Ok(Trace::open(path)?.batch_count() as u64)).sum()
+    }
+
+    fn distinct_bytes(&self, files: &[PathBuf], batches: usize) -> Result<u64, Failure> {
+        files.iter().map(|path| Ok(Trace::open(path)?.distinct_bytes(batches))).sum()
     }
 }
 
