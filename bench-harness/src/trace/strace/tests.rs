@@ -1,3 +1,4 @@
+use super::line::stamp;
 use super::*;
 use crate::trace::Trace;
 
