@@ -7,7 +7,7 @@ mod file;
 mod rates;
 mod resolve;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -106,10 +106,28 @@ pub struct DataPlan {
     pub sample_bytes: Option<Bytes>,
 }
 
+/// Where the data comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source<'a> {
+    /// It is made.
+    Made,
+    /// A file or a folder of the user.
+    Own(&'a Path),
+    /// The files that a trace reads.
+    Trace(&'a Path),
+}
+
 impl DataPlan {
-    /// Returns whether the user names a file or a folder.
-    pub(crate) fn is_own(&self) -> bool {
-        self.file.is_some() || self.dir.is_some()
+    /// Returns the source of the data in a checked plan, which names one at most.
+    pub(crate) fn source(&self) -> Source<'_> {
+        let own = self.file.as_deref().or(self.dir.as_deref());
+        let named = own.map(Source::Own).or(self.trace.as_deref().map(Source::Trace));
+        named.unwrap_or(Source::Made)
+    }
+
+    /// Returns the folder in which data is made.
+    pub(crate) fn scratch(&self) -> &Path {
+        self.scratch.as_deref().unwrap_or(Path::new("."))
     }
 }
 

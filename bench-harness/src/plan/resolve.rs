@@ -1,11 +1,9 @@
 //! The backends of a plan: those that work where the data is.
 
-use std::path::Path;
-
 use ringmain::BackendKind;
 use ringmain::backends::probe::{Probe, probe};
 
-use super::{BackendChoice, Plan};
+use super::{BackendChoice, Plan, Source};
 use crate::failure::Failure;
 use crate::measure::host::Storage;
 use crate::result::{CacheState, Skipped};
@@ -43,11 +41,13 @@ pub(crate) fn choose_backends(plan: &mut Plan) -> Result<Vec<Skipped>, Failure> 
 /// Leaves out the cache states that the filesystem cannot have, and returns a note about that. Returns an error if none
 /// is left.
 pub(crate) fn choose_caches(plan: &mut Plan) -> Result<Option<String>, Failure> {
-    let data = &plan.data;
-    let own = data.file.as_deref().or(data.dir.as_deref());
-    let path = own.or(data.scratch.as_deref()).unwrap_or(Path::new("."));
+    let path = match plan.data.source() {
+        Source::Trace(_) => return Ok(None),
+        Source::Own(path) => path,
+        Source::Made => plan.data.scratch(),
+    };
     let storage = Storage::describe(path);
-    if data.trace.is_some() || !storage.is_memory() {
+    if !storage.is_memory() {
         return Ok(None);
     }
     let filesystem = storage.filesystem.unwrap_or_default();
@@ -63,13 +63,12 @@ pub(crate) fn choose_caches(plan: &mut Plan) -> Result<Option<String>, Failure> 
 
 /// Probes the place where the data is or will be made.
 fn probe_place(plan: &Plan) -> Result<Probe, Failure> {
-    let data = &plan.data;
-    if let Some(path) = data.file.as_ref().or(data.dir.as_ref())
+    if let Source::Own(path) = plan.data.source()
         && let Some(file) = workload::regular_files(path)?.first()
     {
         return Ok(probe(file)?);
     }
-    let scratch = data.scratch.as_deref().unwrap_or(Path::new("."));
+    let scratch = plan.data.scratch();
     match std::fs::metadata(scratch) {
         Ok(found) if found.is_dir() => {
             let dir = scratch.to_owned();

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::failure::Failure;
 use crate::measure::cache;
 use crate::measure::host::memory_available_bytes;
-use crate::plan::Plan;
+use crate::plan::{Plan, Source};
 use crate::result::CacheState;
 use crate::system::interrupt::Leftover;
 use crate::system::scratch::without_path;
@@ -35,10 +35,11 @@ impl DataSets {
         workloads: &mut Vec<&'static dyn Workload>,
         page_cache_bytes_max: Option<u64>,
     ) -> Result<Self, Failure> {
-        let own = &plan.data;
-        match own.file.as_ref().or(own.dir.as_ref()).or(own.trace.as_ref()) {
-            Some(path) => Self::own(plan, path, workloads, page_cache_bytes_max),
-            None => Self::make(plan, workloads, page_cache_bytes_max),
+        match plan.data.source() {
+            Source::Own(path) | Source::Trace(path) => {
+                Self::own(plan, path, workloads, page_cache_bytes_max)
+            }
+            Source::Made => Self::make(plan, workloads, page_cache_bytes_max),
         }
     }
 
@@ -194,6 +195,6 @@ fn check_warm(
 
 /// Returns the folder in which data is made: the requested one, or the current one.
 fn folder_for_data(plan: &Plan) -> Result<PathBuf, Failure> {
-    let dir = plan.data.scratch.as_deref().unwrap_or(Path::new("."));
+    let dir = plan.data.scratch();
     std::fs::canonicalize(dir).map_err(|source| Failure::ReadFile { path: dir.to_owned(), source })
 }

@@ -10,7 +10,7 @@ use super::runner::Runner;
 use super::{planned, verify};
 use crate::failure::Failure;
 use crate::measure::host::{BusyMeter, Host};
-use crate::plan::{BackendChoice, Plan, choose_backends, choose_caches};
+use crate::plan::{BackendChoice, Plan, Source, choose_backends, choose_caches};
 use crate::recommend::recommend;
 use crate::report::{Exporter, Report};
 use crate::result::{Run, RunFolder, SCHEMA_VERSION, Skipped, folder, trust};
@@ -70,7 +70,7 @@ impl Prepared {
         let data = DataSets::prepare(&plan, &mut workloads, page_cache_bytes_max)?;
         notes.extend(workload::check_parameters(&plan, &workloads)?);
         notes.extend(workload::check_depth(&plan)?);
-        if let Some(trace) = &plan.data.trace {
+        if let Source::Trace(trace) = plan.data.source() {
             notes.extend(Trace::open(trace)?.notes);
         }
         let planned = planned::try_out(&plan, &workloads, &data, &mut notes)?;
@@ -136,7 +136,7 @@ fn run_cells(
 /// Lets every backend read all of the data once.
 fn verify_all(plan: &Plan, data: &DataSets, corrupt: Option<BackendChoice>) -> Result<(), Failure> {
     // The files of a trace are read only at the places in the trace.
-    if plan.data.trace.is_some() {
+    if matches!(plan.data.source(), Source::Trace(_)) {
         return Ok(());
     }
     let kinds = data.kinds();

@@ -25,7 +25,7 @@ use settings::{combinations, in_variants};
 use crate::failure::Failure;
 use crate::generate::write_raw;
 use crate::measure::cache::Opening;
-use crate::plan::Plan;
+use crate::plan::{Plan, Source};
 use crate::result::{CacheState, Group, Setting};
 use crate::text::progress::Progress;
 
@@ -86,7 +86,7 @@ pub(crate) trait Workload: Sync {
 
     /// Returns whether it is a part of runs that name no workloads.
     fn is_default(&self, plan: &Plan) -> bool {
-        plan.data.trace.is_none()
+        !matches!(plan.data.source(), Source::Trace(_))
     }
 
     /// Returns the name of its data. Workloads with the same name share the data.

@@ -7,7 +7,7 @@ use ringmain::{Buffer, Engine};
 
 use super::{Done, Job, JobSpec, Parameter, Uneven, Workload, combinations};
 use crate::failure::Failure;
-use crate::plan::Plan;
+use crate::plan::{Plan, Source};
 use crate::result::Setting;
 use crate::trace::{Trace, TraceRead};
 
@@ -39,7 +39,7 @@ impl Workload for Replay {
     }
 
     fn is_default(&self, plan: &Plan) -> bool {
-        plan.data.trace.is_some()
+        matches!(plan.data.source(), Source::Trace(_))
     }
 
     fn data_name(&self) -> &'static str {

@@ -15,7 +15,7 @@ use super::{
 use crate::cli::BetonField;
 use crate::failure::Failure;
 use crate::generate::{BetonSpec, write_beton};
-use crate::plan::Plan;
+use crate::plan::{Plan, Source};
 use crate::result::Setting;
 
 /// The workloads `samples`, `samples-sectors` and `samples-aligned`, which differ in where the samples begin in the file.
@@ -93,7 +93,7 @@ impl Workload for Samples {
 
     /// Only with data of the user, so that a default run takes two minutes.
     fn is_default(&self, plan: &Plan) -> bool {
-        plan.data.trace.is_none() && plan.data.is_own() && self.alignment == RegionAlignment::Packed
+        matches!(plan.data.source(), Source::Own(_)) && self.alignment == RegionAlignment::Packed
     }
 
     /// An engine lends half of its memory, here to the pages and to some batches.

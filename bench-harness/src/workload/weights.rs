@@ -14,7 +14,7 @@ use ringmain::{Buffer, BufferPool, Engine};
 use super::{Done, Job, JobSpec, NewData, Parameter, Variant, Workload, in_variants};
 use crate::failure::Failure;
 use crate::generate::{Extent, ModelSizes, write_model};
-use crate::plan::Plan;
+use crate::plan::{Plan, Source};
 use crate::result::Setting;
 
 /// The workload `weights`.
@@ -70,7 +70,7 @@ impl Workload for ModelWeights {
 
     /// Only with data of the user, so that a default run takes two minutes.
     fn is_default(&self, plan: &Plan) -> bool {
-        plan.data.trace.is_none() && plan.data.is_own()
+        matches!(plan.data.source(), Source::Own(_))
     }
 
     fn data_name(&self) -> &'static str {
