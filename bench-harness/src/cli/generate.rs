@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
-use std::fmt;
-
 use clap::{Args, Subcommand, ValueEnum};
 use ringmain::beton::RegionAlignment;
 use ringmain::weights::Dtype;
 
+use crate::generate::BetonField;
 use crate::text::size::Bytes;
 
 /// Makes test data from a seed: the same bytes for the same seed, on every machine.
@@ -165,36 +164,6 @@ pub(crate) struct GenSafetensorsArgs {
     /// The seed of the elements
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) seed: u64,
-}
-
-/// The kind of a field of a dataset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BetonField {
-    Int,
-    Float,
-    Bytes,
-    Json,
-    Ndarray,
-    Tensor,
-    Image,
-}
-
-impl BetonField {
-    #[cfg(test)]
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Int, Self::Float, Self::Bytes, Self::Json, Self::Ndarray, Self::Tensor, Self::Image];
-
-    /// Returns whether the field takes a share of the bytes of a sample.
-    pub(crate) fn has_share(self) -> bool {
-        matches!(self, Self::Bytes | Self::Ndarray | Self::Tensor | Self::Image)
-    }
-}
-
-impl fmt::Display for BetonField {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = self.to_possible_value();
-        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
-    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -19,8 +19,7 @@ pub(crate) use record::RecordArgs;
 pub(crate) use report::ReportArgs;
 
 pub(crate) use generate::{
-    BetonField, GenArgs, GenBetonArgs, GenKind, GenNpyArgs, GenRawArgs, GenSafetensorsArgs,
-    GenShardsArgs,
+    GenArgs, GenBetonArgs, GenKind, GenNpyArgs, GenRawArgs, GenSafetensorsArgs, GenShardsArgs,
 };
 
 /// Reads big files as fast as the device delivers, and says which way of reading is best here.

@@ -1,11 +1,13 @@
 //! `.beton` datasets of random samples.
 
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use clap::ValueEnum;
 use ringmain::Kind;
 use ringmain::beton::{
     ArraySpec, BetonWriter, Field, FieldKind, RegionAlignment, SampleBuilder, SampleError,
@@ -13,18 +15,44 @@ use ringmain::beton::{
 };
 
 use super::RawBytes;
-use crate::cli::{BetonField, GenBetonArgs};
 use crate::failure::Failure;
 use crate::random::mix;
 use crate::system::interrupt;
-use crate::system::space::{Remedy, check_space};
-use crate::system::whole_file::{folder, refuse_existing};
 use crate::text::progress::Progress;
-use crate::text::size::format_bytes;
 
 /// The width of images that have at least this many pixels.
 const IMAGE_WIDTH: u64 = 64;
 const RGB_BYTES: u64 = 3;
+
+/// The kind of a field of a dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BetonField {
+    Int,
+    Float,
+    Bytes,
+    Json,
+    Ndarray,
+    Tensor,
+    Image,
+}
+
+impl BetonField {
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Int, Self::Float, Self::Bytes, Self::Json, Self::Ndarray, Self::Tensor, Self::Image];
+
+    /// Returns whether the field takes a share of the bytes of a sample.
+    pub(crate) fn has_share(self) -> bool {
+        matches!(self, Self::Bytes | Self::Ndarray | Self::Tensor | Self::Image)
+    }
+}
+
+impl fmt::Display for BetonField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+    }
+}
 
 /// The parameters of a dataset.
 #[derive(Clone, Debug)]
@@ -40,22 +68,6 @@ pub(crate) struct BetonSpec {
     pub(crate) is_deterministic: bool,
     pub(crate) is_direct: bool,
     pub(crate) seed: u64,
-}
-
-pub(crate) fn run(args: &GenBetonArgs) -> Result<String, Failure> {
-    let spec = BetonSpec::from_args(args)?;
-    refuse_existing(&args.path, "file")?;
-    check_space(&folder(&args.path), spec.file_bytes()?, Remedy::Less("--samples"))?;
-    let progress = Arc::new(Progress::bytes("writing", spec.region_bytes()?));
-    let report = write_beton(&args.path, &spec, &progress)?;
-    progress.finish();
-    let (path, samples, seed) = (args.path.display(), report.samples, spec.seed);
-    let (pages, page_bytes) = (report.pages, format_bytes(u64::from(spec.page_bytes)));
-    Ok(format!(
-        "{path}: {samples} samples of {} in {pages} pages of {page_bytes}, {}, seed {seed}",
-        format_bytes(spec.sample_bytes),
-        format_bytes(report.file_bytes)
-    ))
 }
 
 /// Writes a dataset. The samples depend on the seed only; pages, alignment and workers change only
@@ -91,25 +103,6 @@ pub(crate) fn write_beton(
 }
 
 impl BetonSpec {
-    fn from_args(args: &GenBetonArgs) -> Result<Self, Failure> {
-        let page_bytes = u32::try_from(args.page_size.0).map_err(|_| {
-            let message = "a page must be smaller than 4 GiB (--page-size)".to_owned();
-            Failure::Usage { message }
-        })?;
-        Ok(Self {
-            samples: args.samples,
-            sample_bytes: args.sample_bytes.0,
-            fields: args.fields.clone(),
-            is_varied: args.varied,
-            page_bytes,
-            alignment: args.align.alignment(),
-            workers: args.workers,
-            is_deterministic: args.deterministic,
-            is_direct: args.direct,
-            seed: args.seed,
-        })
-    }
-
     /// Returns how many bytes of a sample each variable-size field gets.
     fn share_bytes(&self) -> u64 {
         let sharing = self.fields.iter().filter(|field| field.has_share()).count() as u64;
@@ -148,12 +141,12 @@ impl BetonSpec {
     }
 
     /// Returns the bytes of all regions; an estimate if sizes vary.
-    fn region_bytes(&self) -> Result<u64, Failure> {
+    pub(crate) fn region_bytes(&self) -> Result<u64, Failure> {
         self.samples.checked_mul(self.sample_bytes).ok_or_else(|| self.too_many())
     }
 
     /// Returns an upper estimate of the size of the file.
-    fn file_bytes(&self) -> Result<u64, Failure> {
+    pub(crate) fn file_bytes(&self) -> Result<u64, Failure> {
         let align = self.alignment.bytes() as u64;
         let padding = self.fields.len() as u64 * align;
         let sample_bytes = self.sample_bytes.checked_add(padding + 100);

@@ -1,11 +1,11 @@
-//! Test data from a seed. A new kind is a file here and a line in `commands/generate.rs`.
+//! Test data from a seed. A new kind is a file here and a function in `commands/generate.rs`.
 
-pub(crate) mod beton;
+mod beton;
 mod model;
-pub(crate) mod npy;
-pub(crate) mod raw;
-pub(crate) mod safetensors;
-pub(crate) mod shards;
+mod npy;
+mod raw;
+mod safetensors;
+mod shards;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -15,11 +15,12 @@ use crate::system::interrupt;
 use crate::system::space::{Remedy, check_space};
 use crate::system::whole_file::{folder, write_whole_with};
 
-pub(crate) use beton::{BetonSpec, write_beton};
+pub(crate) use beton::{BetonField, BetonSpec, write_beton};
 pub(crate) use model::{Extent, ModelSizes};
+pub(crate) use npy::{npy_bytes, write_npy};
 pub(crate) use raw::{RawBytes, write_raw};
-pub(crate) use safetensors::write_model;
-pub(crate) use shards::{ShardSizes, is_shard_name, shard_files, write_shards};
+pub(crate) use safetensors::Model;
+pub(crate) use shards::{ShardSizes, is_shard_name, refuse_shards, shard_files, write_shards};
 
 /// Writes a file of this many bytes, whole or not at all. Returns an error first if there is not
 /// enough room; `less` is the option by which the user can ask for less.

@@ -1,24 +1,27 @@
 //! NumPy's `.npy` with random elements.
 
+use std::path::Path;
+
 use super::{RawBytes, write_data};
-use crate::cli::GenNpyArgs;
 use crate::failure::Failure;
-use crate::system::whole_file::refuse_existing;
-use crate::text::size::format_bytes;
 
 /// Data begins at a multiple of this, as NumPy writes it.
 const ALIGN: usize = 64;
 
-pub(crate) fn run(args: &GenNpyArgs) -> Result<String, Failure> {
-    let header = header(&args.shape);
-    let elements = args.shape.iter().try_fold(1u64, |product, axis| product.checked_mul(*axis));
-    let data_bytes = elements.and_then(|count| count.checked_mul(4)).ok_or_else(|| {
-        Failure::Usage { message: format!("an array of shape {:?} is too large", args.shape) }
-    })?;
-    refuse_existing(&args.path, "file")?;
-    write_data(&args.path, data_bytes.saturating_add(header.len() as u64), "--shape", |file| {
+/// Returns the bytes of the elements of an array of f32.
+pub(crate) fn npy_bytes(shape: &[u64]) -> Result<u64, Failure> {
+    let elements = shape.iter().try_fold(1u64, |product, axis| product.checked_mul(*axis));
+    elements.and_then(|count| count.checked_mul(4)).ok_or_else(|| Failure::Usage {
+        message: format!("an array of shape {shape:?} is too large"),
+    })
+}
+
+/// Writes an array of f32, each from 0 to 1, that depend on the seed only.
+pub(crate) fn write_npy(path: &Path, shape: &[u64], seed: u64) -> Result<(), Failure> {
+    let (header, data_bytes) = (header(shape), npy_bytes(shape)?);
+    write_data(path, data_bytes.saturating_add(header.len() as u64), "--shape", |file| {
         file.write_all(&header)?;
-        let mut random = RawBytes::new(args.seed);
+        let mut random = RawBytes::new(seed);
         let mut elements = vec![0u8; 1 << 20];
         let mut left = data_bytes;
         while left > 0 {
@@ -29,9 +32,7 @@ pub(crate) fn run(args: &GenNpyArgs) -> Result<String, Failure> {
             left -= len as u64;
         }
         Ok(())
-    })?;
-    let bytes = format_bytes(data_bytes);
-    Ok(format!("{}: f32 {:?}, {bytes}, seed {}", args.path.display(), args.shape, args.seed))
+    })
 }
 
 /// Turns random bits into a number from 0 to 1, so that there is no NaN, which is not equal to itself.
@@ -68,7 +69,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for shape in [vec![7], vec![3, 5], vec![2, 3, 4]] {
             let path = dir.path().join(format!("{}.npy", shape.len()));
-            run(&GenNpyArgs { path: path.clone(), shape: shape.clone(), seed: 3 }).unwrap();
+            write_npy(&path, &shape, 3).unwrap();
             let array = Engine::new().unwrap().open_npy(&path).unwrap();
             let axes: Vec<u64> = array.shape().iter().map(|axis| *axis as u64).collect();
             assert_eq!(axes, shape);

@@ -4,24 +4,13 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::write_data;
-use crate::cli::GenRawArgs;
 use crate::failure::Failure;
 use crate::random::mix;
 use crate::system::interrupt;
-use crate::system::whole_file::refuse_existing;
 use crate::text::progress::Progress;
-use crate::text::size::format_bytes;
 
 /// Bytes made in memory at once: whole words of the generator and whole elements of every type.
 const BLOCK_BYTES: usize = 1 << 20;
-
-pub(crate) fn run(args: &GenRawArgs) -> Result<String, Failure> {
-    refuse_existing(&args.path, "file")?;
-    let progress = Progress::bytes("writing", args.bytes.0);
-    write_raw(&args.path, args.bytes.0, args.seed, &progress)?;
-    progress.finish();
-    Ok(format!("{}: {}, seed {}", args.path.display(), format_bytes(args.bytes.0), args.seed))
-}
 
 /// Writes a file of bytes that depend on the seed only.
 pub(crate) fn write_raw(

@@ -5,15 +5,13 @@ use std::path::Path;
 use ringmain::weights::Dtype;
 use serde_json::{Map, Value, json};
 
-use super::model::{Extent, ModelSizes, NewTensor};
+use super::model::{ModelSizes, NewTensor};
 use super::{RawBytes, write_data};
-use crate::cli::GenSafetensorsArgs;
 use crate::failure::Failure;
 use crate::random::mix;
 use crate::system::space::{Remedy, check_space, existing_folder, write_folder};
 use crate::system::whole_file::{refuse_existing, write_whole};
 use crate::text::progress::Progress;
-use crate::text::size::format_bytes;
 
 /// The name of an index, by which loaders find it in a folder.
 const INDEX_NAME: &str = "model.safetensors.index.json";
@@ -22,67 +20,37 @@ const HEADER_BYTES_MAX: usize = 100_000_000;
 /// Headers are padded with spaces to a multiple of this, as the library does.
 const HEADER_ALIGN: usize = 8;
 
-pub(crate) fn run(args: &GenSafetensorsArgs) -> Result<String, Failure> {
-    let extent = args.shape.clone().map_or(Extent::Total(args.bytes.0), Extent::Shape);
-    let sizes = ModelSizes { tensors: args.tensors, extent, dtypes: args.dtypes.clone() };
-    let model = Model::new(&sizes, args.seed)?;
-    let progress = Progress::bytes("writing", model.bytes()?);
-    match args.files {
-        None => {
-            refuse_existing(&args.path, "file")?;
-            model.write_file(&args.path, &progress)?;
-        }
-        Some(files) => model.write_files(&args.path, files, &progress)?,
-    }
-    progress.finish();
-    let dtypes: Vec<String> = args.dtypes.iter().map(Dtype::to_string).collect();
-    let files = args.files.map(|files| format!(" in {files} files")).unwrap_or_default();
-    Ok(format!(
-        "{}: {} tensors of {}{files}, {}, seed {}",
-        args.path.display(),
-        args.tensors,
-        dtypes.join(", "),
-        format_bytes(model.bytes()?),
-        args.seed
-    ))
-}
-
-/// Writes a model of one file.
-pub(crate) fn write_model(
-    path: &Path,
-    sizes: &ModelSizes,
-    seed: u64,
-    progress: &Progress,
-) -> Result<(), Failure> {
-    Model::new(sizes, seed)?.write_file(path, progress)
-}
-
 /// Tensors with their numbers. The elements of a tensor depend on the seed and on its number, so that
 /// they do not change if the model is divided into other files.
-struct Model {
+pub(crate) struct Model {
     tensors: Vec<(u64, NewTensor)>,
     seed: u64,
 }
 
 impl Model {
-    fn new(sizes: &ModelSizes, seed: u64) -> Result<Self, Failure> {
+    pub(crate) fn new(sizes: &ModelSizes, seed: u64) -> Result<Self, Failure> {
         Ok(Self { tensors: (0..).zip(sizes.plan()?).collect(), seed })
     }
 
     /// Returns the bytes of all tensors.
-    fn bytes(&self) -> Result<u64, Failure> {
+    pub(crate) fn bytes(&self) -> Result<u64, Failure> {
         let add = |sum: u64, (_, tensor): &(u64, NewTensor)| sum.checked_add(tensor.bytes);
         self.tensors.iter().try_fold(0, add).ok_or_else(|| Failure::Usage {
             message: format!("{} tensors of that shape are too large", self.tensors.len()),
         })
     }
 
-    fn write_file(&self, path: &Path, progress: &Progress) -> Result<(), Failure> {
+    pub(crate) fn write_file(&self, path: &Path, progress: &Progress) -> Result<(), Failure> {
         write_tensors(path, &self.tensors, self.seed, progress)
     }
 
-    /// Writes the index last, so that every file it names exists.
-    fn write_files(&self, dir: &Path, files: u64, progress: &Progress) -> Result<(), Failure> {
+    /// Writes several files. The index is the last one, so that every file it names exists.
+    pub(crate) fn write_files(
+        &self,
+        dir: &Path,
+        files: u64,
+        progress: &Progress,
+    ) -> Result<(), Failure> {
         if !(1..=self.tensors.len() as u64).contains(&files) {
             let message = format!(
                 "{files} files for {} tensors: there must be from 1 file to as many files as tensors",
@@ -205,12 +173,17 @@ mod tests {
     use ringmain::weights::Weights;
 
     use super::*;
-    use crate::text::size::Bytes;
+    use crate::generate::Extent;
 
-    fn args(path: &Path, files: Option<u64>, seed: u64) -> GenSafetensorsArgs {
-        let dtypes = vec![Dtype::F16, Dtype::F4, Dtype::F8_E4M3, Dtype::I64, Dtype::BOOL];
-        let (path, bytes) = (path.to_owned(), Bytes(300_000));
-        GenSafetensorsArgs { path, tensors: 20, bytes, shape: None, dtypes, files, seed }
+    const DTYPES: [Dtype; 5] = [Dtype::F16, Dtype::F4, Dtype::F8_E4M3, Dtype::I64, Dtype::BOOL];
+
+    fn model(dtypes: &[Dtype], seed: u64) -> Model {
+        let (extent, dtypes) = (Extent::Total(300_000), dtypes.to_vec());
+        Model::new(&ModelSizes { tensors: 20, extent, dtypes }, seed).unwrap()
+    }
+
+    fn no_progress() -> Progress {
+        Progress::bytes("writing", 0)
     }
 
     /// Returns the bytes of every tensor, by name.
@@ -224,19 +197,21 @@ mod tests {
     fn the_elements_depend_on_the_seed_and_not_on_the_files() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("model.safetensors");
-        let line = run(&args(&path, None, 7)).unwrap();
-        assert!(line.contains("20 tensors of F16, F4, F8_E4M3, I64, BOOL, "), "{line}");
+        let seven = model(&DTYPES, 7);
+        seven.write_file(&path, &no_progress()).unwrap();
         let one = contents(&path);
         assert_eq!(one.len(), 20);
         for files in [1, 3, 20] {
-            let model = dir.path().join(format!("model-{files}"));
-            run(&args(&model, Some(files), 7)).unwrap();
-            assert!(contents(&model) == one, "{files} files");
+            let folder = dir.path().join(format!("model-{files}"));
+            seven.write_files(&folder, files, &no_progress()).unwrap();
+            assert!(contents(&folder) == one, "{files} files");
         }
         let other = dir.path().join("other.safetensors");
-        run(&args(&other, None, 8)).unwrap();
+        model(&DTYPES, 8).write_file(&other, &no_progress()).unwrap();
         assert!(contents(&other) != one);
-        assert!(run(&args(&path, Some(21), 7)).is_err() && run(&args(&path, Some(0), 7)).is_err());
+        for files in [0, 21] {
+            assert!(seven.write_files(dir.path(), files, &no_progress()).is_err(), "{files} files");
+        }
     }
 
     #[test]
@@ -244,7 +219,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for dtype in [Dtype::F16, Dtype::F32, Dtype::F64, Dtype::BF16] {
             let path = dir.path().join(format!("{dtype}.safetensors"));
-            run(&GenSafetensorsArgs { dtypes: vec![dtype], ..args(&path, None, 1) }).unwrap();
+            model(&[dtype], 1).write_file(&path, &no_progress()).unwrap();
             let weights = Weights::open(&Engine::new().unwrap(), &path).unwrap();
             let view = weights.view("model.norm.weight").unwrap();
             let values: Vec<f64> = match dtype {

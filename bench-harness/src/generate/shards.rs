@@ -6,13 +6,10 @@ use ringmain::Damage;
 use ringmain::shards::{HEADER_LEN, ShardDamage, ShardWriter, list_shards};
 
 use super::RawBytes;
-use crate::cli::GenShardsArgs;
 use crate::failure::Failure;
 use crate::system::interrupt;
-use crate::system::space::{Remedy, check_space, existing_folder, write_folder};
 use crate::system::whole_file::already_exists;
 use crate::text::progress::Progress;
-use crate::text::size::format_bytes;
 
 /// A row is made in memory, so it has 256 MiB at most.
 const WIDTH_MAX: usize = 1 << 26;
@@ -26,27 +23,9 @@ pub(crate) struct ShardSizes {
     pub(crate) shards: u64,
 }
 
-pub(crate) fn run(args: &GenShardsArgs) -> Result<String, Failure> {
-    let sizes = ShardSizes { rows: args.rows, width: args.width, shards: args.shards };
-    let bytes = sizes.bytes()?;
-    check_space(&existing_folder(&args.dir), bytes, Remedy::Less("--rows"))?;
-    let progress = Progress::bytes("writing", bytes);
-    write_folder(&args.dir, |written| {
-        refuse_shards(&args.dir)?;
-        write_shards(&args.dir, sizes, args.seed, &progress, written)
-    })?;
-    progress.finish();
-    let ShardSizes { rows, width, shards } = sizes;
-    Ok(format!(
-        "{}: {shards} shards, {rows} rows of {width} f32, {}, seed {}",
-        args.dir.display(),
-        format_bytes(bytes),
-        args.seed
-    ))
-}
-
 impl ShardSizes {
-    fn bytes(&self) -> Result<u64, Failure> {
+    /// Returns the bytes of all shards.
+    pub(crate) fn bytes(&self) -> Result<u64, Failure> {
         if self.shards == 0 || self.width == 0 {
             let message = "a corpus needs at least one shard and one column";
             return Err(Failure::Usage { message: message.to_owned() });
@@ -81,7 +60,7 @@ impl ShardSizes {
 
 /// Returns an error if the folder has shards. Some would be replaced, and readers would take the others for a part of the
 /// corpus.
-fn refuse_shards(dir: &Path) -> Result<(), Failure> {
+pub(crate) fn refuse_shards(dir: &Path) -> Result<(), Failure> {
     let found = shard_files(dir)?;
     found.first().map_or(Ok(()), |shard| Err(already_exists(shard, "folder")))
 }
@@ -151,10 +130,10 @@ mod tests {
 
     fn values(shards: u64, seed: u64) -> Vec<f64> {
         let dir = tempfile::tempdir().unwrap();
-        let args = GenShardsArgs { dir: dir.path().join("new"), rows: 101, width: 5, shards, seed };
-        let line = run(&args).unwrap();
-        assert!(line.contains("101 rows of 5 f32"), "{line}");
-        let source = ShardSource::open_dir(&Engine::new().unwrap(), &args.dir).unwrap();
+        let sizes = ShardSizes { rows: 101, width: 5, shards };
+        let progress = Progress::bytes("writing", 0);
+        write_shards(dir.path(), sizes, seed, &progress, &mut Vec::new()).unwrap();
+        let source = ShardSource::open_dir(&Engine::new().unwrap(), dir.path()).unwrap();
         source.flat_map(|batch| batch.unwrap().rows_f64().unwrap().to_vec()).collect()
     }
 

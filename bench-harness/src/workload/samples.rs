@@ -12,9 +12,8 @@ use ringmain::beton::{
 use super::{
     Done, Job, JobSpec, NewData, Parameter, Variant, Workload, in_variants, regular_files,
 };
-use crate::cli::BetonField;
 use crate::failure::Failure;
-use crate::generate::{BetonSpec, write_beton};
+use crate::generate::{BetonField, BetonSpec, write_beton};
 use crate::plan::{Plan, Source};
 use crate::result::Setting;
 

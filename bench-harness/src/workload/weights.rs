@@ -13,7 +13,7 @@ use ringmain::{Buffer, BufferPool, Engine};
 
 use super::{Done, Job, JobSpec, NewData, Parameter, Variant, Workload, in_variants};
 use crate::failure::Failure;
-use crate::generate::{Extent, ModelSizes, write_model};
+use crate::generate::{Extent, Model, ModelSizes};
 use crate::plan::{Plan, Source};
 use crate::result::Setting;
 
@@ -81,7 +81,7 @@ impl Workload for ModelWeights {
         let path = data.dir.join("model.safetensors");
         let extent = Extent::Total(data.bytes);
         let sizes = ModelSizes { tensors: TENSORS, extent, dtypes: vec![Dtype::BF16] };
-        write_model(&path, &sizes, data.seed, data.progress)?;
+        Model::new(&sizes, data.seed)?.write_file(&path, data.progress)?;
         Ok(vec![path])
     }
 
