@@ -8,7 +8,7 @@ from operator import index
 from typing import Any
 
 import torch
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, get_worker_info
 from torch.utils.data._utils.pin_memory import pin_memory as pinned
 
 from ._ahead import Ahead
@@ -39,7 +39,8 @@ class BetonLoader(IterableDataset[BetonBatch]):
     epoch: the number of the first epoch.
     rank, world, group: as for a ShardDataset.
     ahead: the number of batches that are made ahead of the loop; 0 makes each when the loop takes it.
-    pin_memory: copies the tensors to pinned memory, from which they reach a GPU faster. By default, if there is one.
+    pin_memory: copies the tensors to pinned memory, from which they reach a GPU faster. By default, if there is one. The
+        workers of a DataLoader pin nothing; its own `pin_memory` does that.
     options: the other options of Beton.epoch, such as `global_batch` and `damaged`; for a file, also those of
         ringmain.Beton, such as `resize`, `random_crop` and `decode_threads`.
     """
@@ -100,9 +101,11 @@ class BetonLoader(IterableDataset[BetonBatch]):
         batches = iter(self._batches)
         # The state at the beginning of this loop. The thread, which begins later, opens its source.
         self._state = self._batches.state_dict()
+        # A forked worker cannot use CUDA, which pinning needs.
+        is_pinned = self._pin and get_worker_info() is None
         if self._ahead == 0:
-            return self._taken(self._made(batches))
-        loop = Ahead(lambda: self._made(batches), self._ahead)
+            return self._taken(self._made(batches, is_pinned))
+        loop = Ahead(lambda: self._made(batches, is_pinned), self._ahead)
         self._loop = weakref.ref(loop)
         return self._taken(loop)
 
@@ -132,10 +135,12 @@ class BetonLoader(IterableDataset[BetonBatch]):
             loop.close()
         self._loop = self._state = None
 
-    def _made(self, batches: Iterator[BetonBatch]) -> Iterator[tuple[BetonBatch, dict[str, Any]]]:
+    def _made(
+        self, batches: Iterator[BetonBatch], is_pinned: bool
+    ) -> Iterator[tuple[BetonBatch, dict[str, Any]]]:
         """Makes the batches of a loop, each with the state behind it."""
         for batch in batches:
-            yield (pinned(batch) if self._pin else batch), self._batches.state_dict()
+            yield (pinned(batch) if is_pinned else batch), self._batches.state_dict()
 
     def _taken(self, made: Iterator[tuple[BetonBatch, dict[str, Any]]]) -> Iterator[BetonBatch]:
         for batch, state in made:

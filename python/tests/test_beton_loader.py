@@ -187,6 +187,21 @@ def test_batches_are_pinned_if_there_is_a_gpu(path, torch, loader_type, monkeypa
         assert len(seen) == (2 if is_pinned else 0)
 
 
+def test_the_workers_of_a_dataloader_pin_nothing(path, torch, loader_type, monkeypatch):
+    """Torch refuses CUDA in a forked worker: the first batch was an error."""
+    import ringmain._beton_loader as module
+
+    def pinned(batch):
+        raise RuntimeError("Cannot re-initialize CUDA in forked subprocess")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(module, "pinned", pinned)
+    dataset = loader_type(path, batch_size=8)
+    options = {"batch_size": None, "num_workers": 2, "multiprocessing_context": "fork"}
+    loader = torch.utils.data.DataLoader(dataset, **options)
+    assert sorted(ids_of(loader)) == list(range(COUNT))
+
+
 def test_a_forked_child_gets_an_error_instead_of_a_hang(path, loader_type):
     loader = loader_type(path, batch_size=8)
     batches = iter(loader)
