@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterator
 from operator import index
@@ -92,8 +93,9 @@ class BetonLoader(IterableDataset[BetonBatch]):
         return self._batches.epoch
 
     def __len__(self) -> int:
-        """Returns the number of batches in an epoch of this rank."""
-        return self._batches.batches()
+        """Returns the number of batches in an epoch of this rank. In `len(loader)`, it is the number for the workers of
+        that DataLoader."""
+        return self._batches._len_for(sys._getframe(1))
 
     def __iter__(self) -> Iterator[BetonBatch]:
         # The thread of an unfinished loop reads from the same source.
@@ -114,9 +116,15 @@ class BetonLoader(IterableDataset[BetonBatch]):
         self._end_loop()
         self._batches.set_epoch(epoch)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the position behind the last batch that the loop took, as a plain dict."""
-        return self._batches.state_dict() if self._state is None else self._state
+    def state_dict(self, *, batches: int | None = None, num_workers: int = 0) -> dict[str, Any]:
+        """Returns the position behind the last batch that the loop took, as a plain dict.
+
+        The workers of a plain DataLoader are ahead of its caller, who passes `batches` and `num_workers` as to
+        `ShardDataset.state_dict`.
+        """
+        if self._state is None or batches is not None:
+            return self._batches.state_dict(batches=batches, num_workers=num_workers)
+        return self._state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Makes the next loop continue from a state."""

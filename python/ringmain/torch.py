@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import index
+from types import FrameType
 from typing import Any
 
 # Torch seeds numpy.random in each worker. Without this import each forked worker would import the module
@@ -130,11 +131,14 @@ class _BatchDataset(IterableDataset[Any]):
     def __len__(self) -> int:
         """Returns the number of batches in an epoch of this rank. In `len(loader)`, it is the number for
         the workers of that DataLoader."""
-        # `len(loader)` calls this method. The number depends on the workers, because the last batch of
-        # each may be short. Torch does not pass the loader, so it is taken from the caller's frame.
-        asking = sys._getframe(1).f_locals.get("self")
-        workers = asking.num_workers if isinstance(asking, DataLoader) else 0
-        return self.batches(workers)
+        return self._len_for(sys._getframe(1))
+
+    def _len_for(self, caller: FrameType) -> int:
+        """Returns the length for a caller of `len`."""
+        # The number depends on the workers, because the last batch of each may be short. Torch does not
+        # pass the loader, so it is taken from the caller's frame.
+        asking = caller.f_locals.get("self")
+        return self.batches(asking.num_workers if isinstance(asking, DataLoader) else 0)
 
     def __iter__(self) -> Iterator[Any]:
         self._check_place()

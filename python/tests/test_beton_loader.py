@@ -131,6 +131,26 @@ def test_a_stateful_loader_resumes_it(path, loader_type, workers):
     assert sorted(found) == list(range(COUNT))
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_dataloader_counts_its_batches_and_resumes_it(path, torch, loader_type, workers):
+    """`len(loader)` was the number without workers. In the parent of workers, the error of `state_dict` named
+    arguments that it did not have."""
+
+    def make():
+        dataset = loader_type(path, batch_size=8, shuffle=True)
+        return dataset, torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=workers)
+
+    dataset, loader = make()
+    expected = [batch.ids.tolist() for batch in loader]
+    assert len(loader) == len(expected) == (8 if workers else 7)
+    if workers:
+        with pytest.raises(RuntimeError, match=r"state_dict\(batches=…, num_workers=…\)"):
+            dataset.state_dict()
+    again, rest = make()
+    again.load_state_dict(dataset.state_dict(batches=5, num_workers=workers))
+    assert [batch.ids.tolist() for batch in rest] == expected[5:]
+
+
 def test_a_loop_that_is_dropped_or_replaced_leaves_no_thread(path, loader_type):
     loader = loader_type(path, batch_size=2)
     for _ in loader:
