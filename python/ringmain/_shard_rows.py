@@ -57,11 +57,30 @@ class ShardRows(Dataset[Row]):
     def __init__(self, paths: Any, *, engine: Any = None) -> None:
         super().__init__()
         source = ShardSource(paths, engine=engine, prefetch_bytes=0)
-        self._width = source.width
+        self._files, self._width, self._engine = source.files, source.width, engine
         self._ends = list(accumulate(rows for _, rows in source.files))
-        self._shards: list[ContiguousMemmap] = [
-            open_raw(path, np.float32, (rows, self._width), SHARD_ROWS_AT, engine=source.engine)
-            for path, rows in source.files
+        self._shards = self._opened()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_shards": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._files:
+            paths = [path for path, _ in self._files]
+            found = ShardSource(paths, engine=self._engine, prefetch_bytes=0)
+            if (found.files, found.width) != (self._files, self._width):
+                raise ValueError(
+                    f"the shards have {sum(rows for _, rows in found.files)} rows of {found.width} columns now, but "
+                    f"{self!r} was made for others: make another one in every process"
+                )
+        self._shards = self._opened()
+
+    def _opened(self) -> list[ContiguousMemmap]:
+        """Opens the shards, whose headers were checked."""
+        return [
+            open_raw(path, np.float32, (rows, self._width), SHARD_ROWS_AT, engine=self._engine)
+            for path, rows in self._files
         ]
 
     def __len__(self) -> int:

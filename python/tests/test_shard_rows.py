@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from test_shards import TOTAL, VALUES, corpus  # noqa: F401
+from test_shards import LENGTHS, TOTAL, VALUES, WIDTH, corpus, write_shard  # noqa: F401
 
 
 @pytest.fixture
@@ -50,3 +50,13 @@ def test_a_loader_delivers_each_batch_as_it_was_read(rows, torch, workers):
 def test_a_pickle_reads_the_same_rows(rows):
     again = pickle.loads(pickle.dumps(rows))
     np.testing.assert_array_equal(again[5].row.numpy(), VALUES[5])
+
+
+@pytest.mark.parametrize("shape", [(2 * max(LENGTHS), WIDTH - 1), (2 * max(LENGTHS), WIDTH)], ids=["width", "rows"])
+def test_a_pickle_of_shards_that_were_replaced_is_an_error(corpus, rows, shape):  # noqa: F811
+    """Workers that are not forked opened the new shards with the old width, and cut their floats at the wrong places."""
+    pickled = pickle.dumps(rows)
+    for path in corpus.iterdir():
+        write_shard(path, np.zeros(shape, "f4"))
+    with pytest.raises(ValueError, match=f"{shape[0] * len(LENGTHS)} rows of {shape[1]} columns now, but ShardRows"):
+        pickle.loads(pickled)
