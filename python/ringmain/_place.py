@@ -161,10 +161,21 @@ def _context_of_ray() -> Any:
         return None
     try:
         context = train.get_context()
+        if _is_of_no_function(context):
+            return None
         context.get_world_rank()
     except RuntimeError:
         return None
     return context
+
+
+def _is_of_no_function(context: Any) -> bool:
+    """Returns whether this is what the first version of Ray Train returns outside of a training function, instead of
+    an error: a context of rank 0 of 1."""
+    first, session = (sys.modules.get(f"ray.train.{name}") for name in ("context", "_internal.session"))
+    if first is None or session is None or not isinstance(context, first.TrainContext):
+        return False
+    return session.get_session() is None
 
 
 def _is_half_set() -> bool:

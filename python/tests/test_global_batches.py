@@ -4,6 +4,8 @@ import copy
 import json
 import pickle
 import struct
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -511,6 +513,13 @@ def test_the_place_in_ray_train(tmp_path):
         assert f"is rank {rank} of 2" in (tmp_path / str(rank)).read_text()
 
 
-def test_outside_of_ray_train_there_is_no_place(environment):
+@pytest.mark.parametrize("version", [1, 2])
+def test_outside_of_ray_train_there_is_no_place(version, environment):
+    """The first version of Ray Train has a rank 0 of 1 there: a process of torchrun that had imported it got an error."""
     pytest.importorskip("ray.train", reason="Ray Train is not installed")
-    assert ringmain.job_place() == (0, 1, 0, 1)
+    program = (
+        "import os, ray.train, ringmain; assert ringmain.job_place() == (0, 1, 0, 1); "
+        "os.environ.update(RANK='1', WORLD_SIZE='2'); assert ringmain.job_place()[:2] == (1, 2)"
+    )
+    environment(RAY_TRAIN_V2_ENABLED=version - 1)
+    subprocess.run([sys.executable, "-c", program], check=True)
