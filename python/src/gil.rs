@@ -23,8 +23,8 @@ pub(crate) fn detached<T: Send, E: Into<Failure> + Send>(
 }
 
 /// Like [`detached`], for work that can be interrupted. The work calls its argument from time to time
-/// and must stop if that call returns `false`. Ctrl-C has then raised `KeyboardInterrupt`, which this
-/// function returns as the error.
+/// and must stop if that call returns `false`, as all later calls do. Ctrl-C has then raised
+/// `KeyboardInterrupt`, which this function returns as the error, whatever the outcome of the work.
 pub(crate) fn interruptible<T: Send, E: Into<Failure> + Send>(
     py: Python<'_>,
     work: impl FnOnce(&mut dyn FnMut() -> bool) -> std::result::Result<T, E> + Send,
@@ -33,21 +33,15 @@ pub(crate) fn interruptible<T: Send, E: Into<Failure> + Send>(
     let outcome = detached(py, || {
         let mut checked = Instant::now();
         work(&mut || {
-            if checked.elapsed() < READ_CHECK_EVERY {
-                return true;
+            if raised.is_none() && checked.elapsed() >= READ_CHECK_EVERY {
+                checked = Instant::now();
+                // If the interpreter has ended, there are no signals to check.
+                raised = Python::try_attach(|py| py.check_signals().err()).flatten();
             }
-            checked = Instant::now();
-            // If the interpreter has ended, there are no signals to check.
-            match Python::try_attach(|py| py.check_signals()) {
-                None | Some(Ok(())) => true,
-                Some(Err(error)) => {
-                    raised = Some(error);
-                    false
-                }
-            }
+            raised.is_none()
         })
-    })?;
-    raised.map_or(Ok(outcome), |error| Err(error.into()))
+    });
+    raised.map_or(outcome, |error| Err(error.into()))
 }
 
 /// Calls `wait` with the interpreter lock released, until it returns a result. Each call waits for at most

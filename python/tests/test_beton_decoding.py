@@ -2,6 +2,8 @@
 
 import io
 import pickle
+import signal
+import time
 
 import numpy as np
 import pytest
@@ -227,6 +229,29 @@ def test_the_limit_of_pixels_can_be_set(tmp_path):
     assert ringmain.Beton(path, pixels_max=64 * 48)[0]["img"].shape == (64, 48, 3)
     with pytest.raises(ValueError, match="48 × 64 pixels is larger than the limit of 3071 pixels"):
         ringmain.Beton(path, pixels_max=64 * 48 - 1)[0]
+
+
+def test_an_interrupt_ends_the_decoding_of_all_fields(tmp_path):
+    """It only ended that of the first field. The second was decoded, and its damage became the exception."""
+    large, bad = jpeg(Image.new("RGB", (1000, 1000))), jpeg(smooth(64, 48))[:999]
+    path = tmp_path / "a.beton"
+    writer = ringmain.BetonWriter(path, {"first": "image", "second": "image"}, page_size=2 << 20)
+    writer.from_iterable([(large, large), (large, bad)])
+    beton = ringmain.Beton(path, resize=(8, 8), decode_threads=1)
+    beton[0]  # makes the engine
+    began = time.process_time()
+    beton.read_batch([0] * 10)
+    # The interrupt comes in the first quarter of the first field, by the processor time of this process.
+    seconds = 0.3
+    count = int(8 * 10 * seconds / (time.process_time() - began))
+    before = signal.signal(signal.SIGPROF, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        with pytest.raises(KeyboardInterrupt):
+            beton.read_batch([0] * count + [1])
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 @pytest.mark.parametrize(
