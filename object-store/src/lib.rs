@@ -18,6 +18,7 @@ pub mod local_store;
 mod messages;
 #[cfg(feature = "remote")]
 pub mod remote;
+mod young;
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

@@ -19,6 +19,7 @@ use super::cold::{Cold, Failure};
 use super::key::{CacheKey, Object};
 use super::local::Expected;
 use super::warm::{Piece, Warm};
+use crate::young::is_young_file;
 
 pub(super) const KIND: BackendKind = BackendKind::Other("disk-cache");
 
@@ -33,6 +34,8 @@ pub struct CachedBackend {
     pub(super) inner: Arc<dyn ReadBackend>,
     pub(super) cache: DiskCache,
     pub(super) key_of: Box<KeyOf>,
+    /// Paths are those of files, and a key has the time of the last change.
+    is_over_files: bool,
     owner: HandleOwner,
 }
 
@@ -81,19 +84,24 @@ impl CachedBackend {
         + Sync
         + 'static,
     ) -> Self {
-        Self { inner, cache, key_of: Box::new(key_of), owner: HandleOwner::unique() }
+        let (key_of, owner) = (Box::new(key_of), HandleOwner::unique());
+        Self { inner, cache, key_of, is_over_files: false, owner }
     }
 
     /// Reads files through the cache, for files on a slow filesystem. They are known by their paths and
     /// [states](FileVersion::name).
+    ///
+    /// A file that changed in the five minutes before it was opened is not cached: it may change again within a tick of the
+    /// filesystem's clock, which may also be behind that of this machine.
     #[must_use]
     pub fn over_files(inner: Arc<dyn ReadBackend>, cache: DiskCache) -> Self {
-        Self::new(inner, cache, |inner, file| {
+        let backend = Self::new(inner, cache, |inner, file| {
             let version = inner.version(file)?.name();
             // Different paths of which one is not UTF-8 must not become the same text.
             let key = |(path, version): (&str, String)| CacheKey::new(path, &version);
             Ok(file.path().to_str().zip(version).map(key))
-        })
+        });
+        Self { is_over_files: true, ..backend }
     }
 
     /// The cache.
@@ -242,6 +250,9 @@ impl ReadBackend for CachedBackend {
     fn open(&self, path: &Path) -> Result<FileHandle> {
         let inner = self.inner.open(path)?;
         let key = (self.key_of)(&*self.inner, &inner)?.filter(CacheKey::fits);
+        // After its key, so that a file that changes meanwhile is young.
+        let is_young = self.is_over_files && is_young_file(inner.path(), None);
+        let key = key.filter(|_| !is_young);
         let block_bytes = self.cache.core.options.block_bytes as u64;
         let object = match key {
             Some(key) => Some(Object::new(key, self.inner.len(&inner)?, block_bytes)),
@@ -329,7 +340,8 @@ impl ReadBackend for CachedBackend {
             Some(_) => Some(cached),
             None => {
                 let inner = self.inner.explain(Some(&file.inner)).unwrap_or_default();
-                let why = "it has no key, or one that is too long";
+                let why =
+                    "it has no key, or one that is too long, or changed just before it was opened";
                 Some(
                     format!("not cached, because {why}; {inner}").trim_end_matches("; ").to_owned(),
                 )

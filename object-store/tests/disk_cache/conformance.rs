@@ -44,7 +44,7 @@ fn over(
     let cache = DiskCache::open(folder.path(), DiskCacheOptions { backend, ..cache_options })?;
     let inner = match kind {
         BackendKind::Memory => CachedBackend::new(inner, cache, contents_as_key),
-        _ => CachedBackend::over_files(inner, cache),
+        _ => CachedBackend::new(inner, cache, state_as_key),
     };
     Ok(Arc::new(WithFolder { inner, _folder: folder }))
 }
@@ -54,6 +54,12 @@ fn contents_as_key(inner: &dyn ReadBackend, file: &FileHandle) -> Result<Option<
     let len = usize::try_from(inner.len(file)?).unwrap();
     let digest = xxhash_rust::xxh3::xxh3_128(&inner.read_to_vec(file, 0, len)?);
     Ok(Some(CacheKey::new("contents", &format!("{digest:x}"))))
+}
+
+/// The key of `over_files`, which does not cache files that changed lately, as those of the suite.
+fn state_as_key(inner: &dyn ReadBackend, file: &FileHandle) -> Result<Option<CacheKey>> {
+    let version = inner.version(file)?.name();
+    Ok(file.path().to_str().zip(version).map(|(path, version)| CacheKey::new(path, &version)))
 }
 
 const PINNED: &str = "a handle is pinned to the version that was opened";

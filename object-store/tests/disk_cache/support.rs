@@ -1,8 +1,10 @@
 //! Caches over stores that tests can count and change.
 #![allow(dead_code, reason = "some tests need Unix")]
 
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use ringmain_backends::{
     BackendKind, BackendOptions, FileHandle, MemoryBackend, Read, ReadBackend, Result, forward_to,
@@ -107,7 +109,15 @@ impl Disk {
         let dir = tempfile::tempdir_in(folder).unwrap();
         let (path, bytes) = (dir.path().join("data"), bytes(len as u64, len));
         std::fs::write(&path, &bytes).unwrap();
-        Self { dir, path, bytes }
+        let disk = Self { dir, path, bytes };
+        disk.age();
+        disk
+    }
+
+    /// Sets the time of the file to an hour ago: a file that changed lately is not cached.
+    pub(crate) fn age(&self) {
+        let file = OpenOptions::new().write(true).open(&self.path).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
     }
 
     pub(crate) fn folder(&self) -> PathBuf {

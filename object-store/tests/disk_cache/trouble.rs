@@ -9,7 +9,10 @@ use std::sync::{Arc, RwLock, mpsc};
 use std::time::Duration;
 
 use ringmain_backends::conformance::child::{child_dir, in_child};
-use ringmain_backends::{BackendKind, Error, MemoryBackend, Read, ReadBackend, ReadBackendExt};
+use ringmain_backends::{
+    BackendKind, BackendOptions, Error, FileHandle, FileVersion, MemoryBackend, Read, ReadBackend,
+    ReadBackendExt, Result, forward_to, open_backend,
+};
 use ringmain_object_store::disk_cache::{
     CacheFolder, CacheKey, CachedBackend, DiskCache, DiskCacheOptions,
 };
@@ -188,6 +191,45 @@ fn a_file_that_changes_is_never_mixed_with_its_cached_blocks() {
     assert!(backend.read_to_vec(&file, 5, 99).unwrap() == disk.bytes[5..104]);
     let file = backend.open(&disk.path).unwrap();
     assert!(backend.read_to_vec(&file, 0, 4 * BLOCK + 1).unwrap() == new);
+}
+
+/// Files on a filesystem whose clock does not tick.
+#[derive(Debug)]
+struct Timeless {
+    inner: Arc<dyn ReadBackend>,
+    version: FileVersion,
+}
+
+impl ReadBackend for Timeless {
+    forward_to!(inner: kind, open, len, read_batch, capabilities);
+
+    fn version(&self, _: &FileHandle) -> Result<FileVersion> {
+        Ok(self.version.clone())
+    }
+}
+
+/// Two contents within a tick of the clock had one key, so that blocks of both were kept and mixed for good.
+#[test]
+fn a_file_that_changed_lately_is_not_cached() {
+    let disk = Disk::new(2 * BLOCK);
+    let new = bytes(99, 2 * BLOCK);
+    let cache = open(&disk.folder());
+    let inner = open_backend(BackendKind::Pread, &BackendOptions::default()).unwrap();
+    let inner = Timeless { inner, version: FileVersion::at(&disk.path).unwrap() };
+    let backend = CachedBackend::over_files(Arc::new(inner), cache.clone());
+    let read = |len| {
+        let file = backend.open(&disk.path).unwrap();
+        backend.read_to_vec(&file, 0, len).unwrap()
+    };
+    fs::write(&disk.path, &disk.bytes).unwrap();
+    assert!(read(BLOCK) == disk.bytes[..BLOCK]);
+    fs::write(&disk.path, &new).unwrap();
+    assert!(read(2 * BLOCK) == new);
+    disk.age();
+    for _ in 0..2 {
+        assert!(read(2 * BLOCK) == new);
+    }
+    assert_eq!(cache.stats().hits.reads, 2);
 }
 
 #[test]
