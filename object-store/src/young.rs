@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// Two changes within a tick of a clock have the same time. The clock of FAT ticks every 2 seconds.
+/// Two changes within a tick of a clock have the same time. The clock of FAT ticks every 2 seconds,
+/// and times in HTTP are whole seconds.
 const YOUNG: Duration = Duration::from_secs(3);
 /// How far the clock of this machine may be ahead of that of a server.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(300);
@@ -16,7 +17,7 @@ pub(crate) fn is_young_file(path: &Path, now: Option<SystemTime>) -> bool {
 
 /// Returns `true` if a change was just before `now` or later, by the clock that gave it its time. `None`: by the clock of this
 /// machine, which may be ahead of that one.
-fn is_young(changed: SystemTime, now: Option<SystemTime>) -> bool {
+pub(crate) fn is_young(changed: SystemTime, now: Option<SystemTime>) -> bool {
     let now = now.unwrap_or_else(|| SystemTime::now() - CLOCKS_DIFFER);
     now.duration_since(changed).unwrap_or_default() < YOUNG
 }
@@ -27,6 +28,7 @@ mod tests {
 
     #[test]
     fn the_clock_that_gave_the_time_decides() {
+        // A clock that was ahead by more than two seconds made a new object of a store look old.
         let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(3600);
         let hour = Duration::from_secs(3600);
         for now in [changed - hour, changed, changed + YOUNG - Duration::from_millis(1)] {

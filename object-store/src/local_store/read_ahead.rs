@@ -12,7 +12,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use ringmain_backends::{FileVersion, Job, PerProcess};
@@ -26,8 +25,6 @@ const REQUEST_BYTES_MIN: u64 = 1 << 20;
 const PART_BYTES_MAX: u64 = 16 << 20;
 /// The bytes of the parts of all scans, by default.
 pub(super) const READ_AHEAD_BYTES_MAX_DEFAULT: usize = 64 << 20;
-/// Two writes within a tick of a filesystem's clock have the same time. The clock of FAT ticks every 2 seconds.
-const YOUNG: Duration = Duration::from_secs(3);
 
 /// A part of a file that was read before it was asked for.
 #[derive(Debug)]
@@ -139,14 +136,6 @@ fn part_bytes_after(ranges: &[Range<u64>], span: &Range<u64>, part_bytes_max: u6
     let ends = ranges.iter().map(|range| range.end.saturating_sub(span.start));
     let served_bytes = ends.filter(|end| (1..=part_bytes_max).contains(end)).max()?;
     Some((served_bytes + served_bytes / 16).min(part_bytes_max))
-}
-
-/// Returns `true` if the file may be written to again without another time of its last change. Then a part of it could be
-/// older than the file. A time in the future counts: clocks differ.
-pub(super) fn is_young(path: &Path) -> bool {
-    let changed = path.metadata().and_then(|metadata| metadata.modified());
-    let age = changed.ok().and_then(|changed| SystemTime::now().duration_since(changed).ok());
-    age.is_none_or(|age| age < YOUNG)
 }
 
 impl ReadAhead {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use object_store::Result;
@@ -13,7 +14,8 @@ use ringmain_backends::{
 use super::error::{ReadError, of_backend};
 use super::opened_files::OpenedFiles;
 use super::ranges;
-use super::read_ahead::{Ahead, Share, is_young};
+use super::read_ahead::{Ahead, Share};
+use crate::young::is_young_file;
 
 /// How often a file is opened again because another one has taken its path since.
 const OPENS_MAX: usize = 8;
@@ -104,7 +106,8 @@ impl Reads {
         let before = self.device_bytes();
         let (file, version) = self.open(path).ok()?;
         let range = start..version.len().min(start.saturating_add(share.bytes));
-        if range.is_empty() || is_young(path) {
+        // A file that is written to again without another time would be newer than a part of it that was read ahead.
+        if range.is_empty() || is_young_file(path, Some(SystemTime::now())) {
             return None;
         }
         let bytes = self.read_batch(&file, std::slice::from_ref(&range)).ok()?.pop()?;

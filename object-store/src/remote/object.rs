@@ -1,7 +1,6 @@
 //! An object as it was when it was opened.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use object_store::{GetOptions, ObjectMeta};
 use ringmain_backends::{BackendKind, FileHandle, FileVersion, HandleOwner, Result};
@@ -10,6 +9,7 @@ use super::KIND;
 use super::bucket::{Bucket, Head};
 use super::failure::{FailureKind, RemoteFailure};
 use crate::disk_cache::CacheKey;
+use crate::young::is_young;
 
 /// An object, pinned to the version that was opened.
 #[derive(Debug)]
@@ -19,12 +19,6 @@ pub(super) struct Object {
     /// The store may send the same version for another object.
     is_ambiguous: bool,
 }
-
-/// A time of the last change has a resolution of a second. A version of the same length could follow within this time and
-/// have the same one.
-const YOUNG: Duration = Duration::from_secs(2);
-/// How far the clock of this machine may be ahead of that of a server that does not send its own time.
-const CLOCKS_DIFFER: Duration = Duration::from_secs(300);
 
 impl Object {
     /// Pins an object that was found. Fails if the store names no version of it.
@@ -39,7 +33,7 @@ impl Object {
             return Err(RemoteFailure::new(FailureKind::NoVersion, what).with_way_out(way_out));
         }
         let is_named = meta.e_tag.is_some() || meta.version.is_some();
-        let is_ambiguous = !is_named && is_young(&meta, answered, SystemTime::now());
+        let is_ambiguous = !is_named && is_young(meta.last_modified.into(), answered);
         Ok(Self { bucket, meta, is_ambiguous })
     }
 
@@ -108,17 +102,6 @@ impl Object {
     }
 }
 
-/// Returns `true` if the object was changed just before the server answered, or later. Without the server's time, the clock
-/// of this machine decides, which may be ahead of it.
-fn is_young(meta: &ObjectMeta, answered: Option<SystemTime>, now: SystemTime) -> bool {
-    let changed = SystemTime::from(meta.last_modified);
-    let (now, young) = match answered {
-        Some(answered) => (answered, YOUNG),
-        None => (now, YOUNG + CLOCKS_DIFFER),
-    };
-    now.duration_since(changed).unwrap_or_default() < young
-}
-
 /// An ETag without the mark of a weak one.
 fn bare(tag: &str) -> &str {
     tag.strip_prefix("W/").unwrap_or(tag)
@@ -126,6 +109,8 @@ fn bare(tag: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     fn meta(e_tag: Option<&str>, version: Option<&str>, second: i64, size: u64) -> ObjectMeta {
@@ -191,20 +176,6 @@ mod tests {
         let elsewhere =
             Object::new(Arc::new(elsewhere), meta(None, None, seconds - 3600, 10).into());
         assert_ne!(elsewhere.unwrap().cache_key("s3://b/k").unwrap(), old, "another server");
-    }
-
-    /// A clock that was ahead by more than two seconds made a new object look old.
-    #[test]
-    fn the_clock_of_the_server_decides_what_is_young() {
-        let changed = meta(None, None, 3600, 10);
-        let time = SystemTime::from(changed.last_modified);
-        let hour = Duration::from_secs(3600);
-        for answered in [time - hour, time, time + YOUNG - Duration::from_nanos(1)] {
-            assert!(is_young(&changed, Some(answered), time + hour), "{answered:?}");
-        }
-        assert!(!is_young(&changed, Some(time + YOUNG), time));
-        assert!(is_young(&changed, None, time + CLOCKS_DIFFER));
-        assert!(!is_young(&changed, None, time + CLOCKS_DIFFER + YOUNG));
     }
 
     #[test]
