@@ -13,7 +13,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from torch.utils.data._utils.pin_memory import pin_memory as pinned
 
 from ._ahead import Ahead
-from ._beton_batches import BetonBatch
+from ._beton_batches import BetonBatch, BetonBatches
 from ._ringmain import Beton
 
 # The options that choose the samples of an epoch. All others are those of the file.
@@ -62,8 +62,6 @@ class BetonLoader(IterableDataset[BetonBatch]):
         pin_memory: bool | None = None,
         **options: Any,
     ) -> None:
-        from .torch import BetonBatches  # which imports this module
-
         super().__init__()
         if index(ahead) < 0:
             raise ValueError(f"ahead cannot be {ahead}: it must be at least 0")

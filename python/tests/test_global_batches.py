@@ -353,7 +353,7 @@ def test_the_states_of_workers_that_begin_one_after_the_other(corpus, torch, mon
     states, running = {}, []
     for worker in range(3):
         info = SimpleNamespace(id=worker, num_workers=3, seed=70 + worker)
-        monkeypatch.setattr("ringmain.torch.get_worker_info", lambda info=info: info)
+        monkeypatch.setattr("ringmain._batch_dataset.get_worker_info", lambda info=info: info)
         # Shares the memory of the dataset, as a forked worker does.
         copied = copy.copy(dataset)
         copied._loops = copy.copy(dataset._loops)

@@ -98,7 +98,7 @@ def test_ranks_and_workers_deliver_every_row_once(corpus, torch, dataset_type, m
         dataset = dataset_type(corpus, rank=rank, world=2, batch_rows=5)
         for worker in range(3):
             info = SimpleNamespace(id=worker, num_workers=3, seed=worker)
-            monkeypatch.setattr(ringmain.torch, "get_worker_info", lambda info=info: info)
+            monkeypatch.setattr("ringmain._batch_dataset.get_worker_info", lambda info=info: info)
             found += ids_of(copy_of_worker(dataset))
     assert sorted(found) == list(range(TOTAL))
     with pytest.raises(ValueError, match="together"):
@@ -413,7 +413,7 @@ def test_a_loader_that_keeps_the_states_of_its_workers(corpus, dataset_type, mon
 
     def as_worker(worker):
         info = worker if worker is None else SimpleNamespace(id=worker, num_workers=2, seed=worker)
-        monkeypatch.setattr(ringmain.torch, "get_worker_info", lambda: info)
+        monkeypatch.setattr("ringmain._batch_dataset.get_worker_info", lambda: info)
 
     dataset, found, states = counted(corpus, dataset_type), [], []
     for worker in range(2):
