@@ -34,10 +34,15 @@ class FileRows:
     def __len__(self) -> int:
         return self._ends[-1]
 
+    def place(self, row: int) -> tuple[int, int]:
+        """Returns the number of the file that holds a row, and the place of the row in it."""
+        at = bisect_right(self._ends, row) - 1
+        return at, row - self._ends[at]
+
     def ranges(self, start: int, stop: int) -> list[FileRange]:
         """Returns the ranges of the files that hold the rows from `start` up to `stop`."""
         found = []
-        at = bisect_right(self._ends, start) - 1
+        at, _ = self.place(start)
         while start < stop:
             path, rows = self.files[at]
             before = self._ends[at]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
 from operator import index
 from typing import Any, NamedTuple
 
@@ -14,7 +12,7 @@ from torch.utils.data import Dataset
 from torch.utils.data._utils import collate
 
 from ._ringmain import ContiguousMemmap, ShardSource, open_raw, read_many
-from ._row_ranges import SHARD_ROWS_AT
+from ._row_ranges import SHARD_ROWS_AT, FileRows
 from ._slots import Batch
 
 
@@ -57,8 +55,7 @@ class ShardRows(Dataset[Row]):
     def __init__(self, paths: Any, *, engine: Any = None) -> None:
         super().__init__()
         source = ShardSource(paths, engine=engine, prefetch_bytes=0)
-        self._files, self._width, self._engine = source.files, source.width, engine
-        self._ends = list(accumulate(rows for _, rows in source.files))
+        self._rows, self._width, self._engine = FileRows(source.files), source.width, engine
         self._shards = self._opened()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -66,10 +63,10 @@ class ShardRows(Dataset[Row]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        if self._files:
-            paths = [path for path, _ in self._files]
+        if self._rows.files:
+            paths = [path for path, _ in self._rows.files]
             found = ShardSource(paths, engine=self._engine, prefetch_bytes=0)
-            if (found.files, found.width) != (self._files, self._width):
+            if (found.files, found.width) != (self._rows.files, self._width):
                 raise ValueError(
                     f"the shards have {sum(rows for _, rows in found.files)} rows of {found.width} columns now, but "
                     f"{self!r} was made for others: make another one in every process"
@@ -80,11 +77,11 @@ class ShardRows(Dataset[Row]):
         """Opens the shards, whose headers were checked."""
         return [
             open_raw(path, np.float32, (rows, self._width), SHARD_ROWS_AT, engine=self._engine)
-            for path, rows in self._files
+            for path, rows in self._rows.files
         ]
 
     def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
+        return len(self._rows)
 
     def __getitem__(self, row_id: int) -> Row:
         return self.__getitems__([row_id])[0]
@@ -108,7 +105,6 @@ class ShardRows(Dataset[Row]):
         return found
 
     def _view(self, row_id: int) -> ContiguousMemmap:
-        shard = bisect_right(self._ends, row_id)
-        start = self._ends[shard - 1] if shard else 0
-        view: ContiguousMemmap = self._shards[shard][row_id - start]
+        shard, row = self._rows.place(row_id)
+        view: ContiguousMemmap = self._shards[shard][row]
         return view
