@@ -14,7 +14,7 @@ use crate::arguments::{self, choose};
 use crate::error::{Failure, Result};
 use crate::gil::detached;
 use crate::path::{FilePath, absolute, writable};
-use crate::stores::{EngineCache, StoreOptions, with_stores};
+use crate::stores::{EngineCache, with_stores};
 
 /// Reads files through one backend, within one memory limit.
 ///
@@ -64,8 +64,8 @@ pub(crate) struct PyEngine {
 pub(crate) struct Options {
     backend: String,
     memory_limit: Option<usize>,
-    depth: Option<usize>,
-    chunk_bytes: Option<usize>,
+    pub(crate) depth: Option<usize>,
+    pub(crate) chunk_bytes: Option<usize>,
     residency: Option<String>,
     open_files: Option<usize>,
     warmth: Option<String>,
@@ -136,22 +136,20 @@ impl Options {
         if let Some(path) = record {
             builder = builder.record(path);
         }
-        let (builder, cache) = with_stores(builder, &self.of_stores(memory_limit)?)?;
+        let (builder, cache) = with_stores(builder, memory_limit, self)?;
         Ok((builder.build()?, cache))
     }
 
-    /// The options that matter for objects of stores.
-    fn of_stores(&self, memory_limit_bytes: usize) -> Result<StoreOptions<'_>> {
-        let disk_cache = match (&self.disk_cache, self.disk_cache_limit) {
-            (Some(folder), Some(limit_bytes)) => Some((&**folder, limit_bytes)),
-            (None, None) => None,
+    /// The folder of the disk cache and its limit in bytes.
+    pub(crate) fn disk_cache(&self) -> Result<Option<(&Path, u64)>> {
+        match (&self.disk_cache, self.disk_cache_limit) {
+            (Some(folder), Some(limit_bytes)) => Ok(Some((folder, limit_bytes))),
+            (None, None) => Ok(None),
             _ => {
                 let message = "give disk_cache and disk_cache_limit together: a folder, and the most bytes that it may hold";
-                return Err(Failure::value(message));
+                Err(Failure::value(message))
             }
-        };
-        let Self { depth, chunk_bytes, .. } = *self;
-        Ok(StoreOptions { memory_limit_bytes, depth, chunk_bytes, disk_cache })
+        }
     }
 }
 

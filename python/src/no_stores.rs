@@ -4,23 +4,12 @@ use std::path::{Path, PathBuf};
 
 use ringmain::EngineBuilder;
 
+use crate::engine::Options;
 use crate::error::{Failure, Result};
 
 /// There is none.
 #[derive(Debug)]
 pub(crate) enum EngineCache {}
-
-/// The options of `Engine` that matter for objects.
-pub(crate) struct StoreOptions<'o> {
-    #[allow(dead_code, reason = "only the feature uses it")]
-    pub(crate) memory_limit_bytes: usize,
-    #[allow(dead_code, reason = "only the feature uses it")]
-    pub(crate) depth: Option<usize>,
-    #[allow(dead_code, reason = "only the feature uses it")]
-    pub(crate) chunk_bytes: Option<usize>,
-    /// The folder of the disk cache and its limit in bytes.
-    pub(crate) disk_cache: Option<(&'o Path, u64)>,
-}
 
 const WAY_OUT: &str =
     "this package was built without object stores: build it with the feature `object-stores`";
@@ -40,9 +29,10 @@ pub(crate) fn local_path(path: &Path) -> Result<Option<PathBuf>, Failure> {
 
 pub(crate) fn with_stores(
     builder: EngineBuilder,
-    options: &StoreOptions<'_>,
+    _memory_limit_bytes: usize,
+    options: &Options,
 ) -> Result<(EngineBuilder, Option<EngineCache>)> {
-    match options.disk_cache {
+    match options.disk_cache()? {
         Some(_) => Err(Failure::value(format!("disk_cache cannot be set: {WAY_OUT}"))),
         None => Ok((builder, None)),
     }

@@ -6,20 +6,12 @@ use ringmain::{EngineBuilder, backends};
 use ringmain_object_store::disk_cache::{DiskCache, DiskCacheOptions};
 use ringmain_object_store::remote::{self, RemoteOptions, UrlBackend, UrlOptions};
 
+use crate::engine::Options;
 use crate::error::Result;
 
 /// The cache of an engine on the local disk.
 #[derive(Debug)]
 pub(crate) struct EngineCache(DiskCache);
-
-/// The options of `Engine` that matter for objects.
-pub(crate) struct StoreOptions<'o> {
-    pub(crate) memory_limit_bytes: usize,
-    pub(crate) depth: Option<usize>,
-    pub(crate) chunk_bytes: Option<usize>,
-    /// The folder of the disk cache and its limit in bytes.
-    pub(crate) disk_cache: Option<(&'o Path, u64)>,
-}
 
 /// The memory for blocks that are being fetched into the disk cache: at least four blocks of 4 MiB.
 const CACHE_MEMORY_BYTES_MIN: usize = 16 << 20;
@@ -33,9 +25,9 @@ pub(crate) fn local_path(path: &Path) -> Result<Option<PathBuf>, backends::Error
 /// Lets the engine open URLs.
 pub(crate) fn with_stores(
     builder: EngineBuilder,
-    options: &StoreOptions<'_>,
+    memory_limit_bytes: usize,
+    options: &Options,
 ) -> Result<(EngineBuilder, Option<EngineCache>)> {
-    let memory_limit_bytes = options.memory_limit_bytes;
     let mut remote = RemoteOptions::default();
     // What is in flight is memory too, outside of the engine's pools.
     remote.in_flight_bytes = remote.in_flight_bytes.min(memory_limit_bytes / 2);
@@ -43,7 +35,7 @@ pub(crate) fn with_stores(
     remote.requests_max = options.depth.map_or(remote.requests_max, |depth| depth.min(1 << 16));
     remote.part_bytes = options.chunk_bytes.map_or(remote.part_bytes, |bytes| bytes.min(1 << 30));
     let mut urls = UrlOptions::default().remote(remote);
-    let cache = match options.disk_cache {
+    let cache = match options.disk_cache()? {
         Some((folder, limit_bytes)) => {
             let memory_bytes =
                 (memory_limit_bytes / 8).clamp(CACHE_MEMORY_BYTES_MIN, CACHE_MEMORY_BYTES_MAX);
