@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{IntoPyDict, PyDict, PyTuple};
 use ringmain::{Access, Engine, Recording, Residency, Warmth};
 
 use crate::arguments::{self, choose};
@@ -260,10 +260,7 @@ impl PyEngine {
             )
         })?;
         let (counters, degraded) = cache.counters();
-        let dict = PyDict::new(py);
-        for (name, count) in counters {
-            dict.set_item(name, count)?;
-        }
+        let dict = counters.into_py_dict(py)?;
         dict.set_item("degraded", degraded)?;
         Ok(dict)
     }
@@ -288,8 +285,7 @@ impl PyEngine {
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.engine.stats();
         let (ways, handles) = (&stats.ways, &stats.ways.handles);
-        let dict = PyDict::new(py);
-        for (name, count) in [
+        let dict = [
             ("batches", stats.batches),
             ("reads", stats.total.reads),
             ("bytes", stats.total.bytes),
@@ -307,14 +303,11 @@ impl PyEngine {
             ("handle_misses", handles.misses),
             ("handle_evictions", handles.evictions),
             ("open_files", handles.open as u64),
-        ] {
-            dict.set_item(name, count)?;
-        }
-        let latency = PyDict::new(py);
-        for (name, part) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)] {
-            latency.set_item(name, stats.latency.quantile(part).map(|it| it.as_secs_f64()))?;
-        }
-        dict.set_item("batch_seconds", latency)?;
+        ]
+        .into_py_dict(py)?;
+        let latency = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)]
+            .map(|(name, part)| (name, stats.latency.quantile(part).map(|it| it.as_secs_f64())));
+        dict.set_item("batch_seconds", latency.into_py_dict(py)?)?;
         Ok(dict)
     }
 
@@ -337,13 +330,14 @@ impl PyEngine {
     /// allocated and those that were used again.
     fn pool_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.engine.pool().stats();
-        let dict = PyDict::new(py);
-        dict.set_item("in_use_bytes", stats.in_use_bytes)?;
-        dict.set_item("idle_bytes", stats.idle_bytes)?;
-        dict.set_item("limit_bytes", stats.limit_bytes)?;
-        dict.set_item("fresh", stats.fresh)?;
-        dict.set_item("recycled", stats.recycled)?;
-        Ok(dict)
+        [
+            ("in_use_bytes", stats.in_use_bytes as u64),
+            ("idle_bytes", stats.idle_bytes as u64),
+            ("limit_bytes", stats.limit_bytes as u64),
+            ("fresh", stats.fresh),
+            ("recycled", stats.recycled),
+        ]
+        .into_py_dict(py)
     }
 
     /// Returns the token and the options. A process that unpickles several views of one engine makes

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 use ringmain::Unchanging;
 use ringmain::backends::PerProcess;
 use ringmain::weights::{MappedWeights, MmapOptions, WeightCache};
@@ -203,13 +203,14 @@ impl PyMappingCache {
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let cache = self.cache.get();
         let stats = py.detach(|| cache.stats());
-        let dict = PyDict::new(py);
-        dict.set_item("entries", stats.entries)?;
-        dict.set_item("total_bytes", stats.total_size)?;
-        dict.set_item("limit_bytes", self.limit_bytes)?;
-        dict.set_item("hits", stats.hits)?;
-        dict.set_item("misses", stats.misses)?;
-        dict.set_item("evictions", stats.evictions)?;
-        Ok(dict)
+        [
+            ("entries", stats.entries as u64),
+            ("total_bytes", stats.total_size),
+            ("limit_bytes", self.limit_bytes),
+            ("hits", stats.hits),
+            ("misses", stats.misses),
+            ("evictions", stats.evictions),
+        ]
+        .into_py_dict(py)
     }
 }
