@@ -15,10 +15,11 @@ use crate::beton_batch::{self, BatchArrays};
 use crate::beton_custom::CustomFields;
 use crate::beton_images::{ImageArguments, Images, SampleForm};
 use crate::dtype;
-use crate::engine::{EngineArgument, PyEngine};
+use crate::engine::PyEngine;
 use crate::error::{Failure, Result};
 use crate::gil::detached;
 use crate::path::{FilePath, absolute};
+use crate::shared_engines::EngineArgument;
 
 /// A dataset in FFCV's `.beton` format. `beton[id]` reads one sample and returns a dict of its fields by
 /// name; a negative `id` counts from the end. `read_batch` reads several samples as one batch of reads.

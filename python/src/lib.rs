@@ -40,6 +40,7 @@ mod dtype;
 mod engine;
 mod epochs;
 mod error;
+mod folder;
 mod gil;
 mod key;
 mod mapped_weights;
@@ -52,6 +53,7 @@ mod selection;
 mod shape;
 mod shard_writer;
 mod shards;
+mod shared_engines;
 #[cfg_attr(not(feature = "object-stores"), path = "no_stores.rs")]
 mod stores;
 mod view;
@@ -78,23 +80,25 @@ mod _ringmain {
     #[pymodule_export]
     use super::command::_run_command;
     #[pymodule_export]
-    use super::engine::{_engine, PyEngine, probe};
+    use super::engine::{PyEngine, probe};
     #[pymodule_export]
     use super::epochs::{
         _nodes_of, _nodes_of_environment, _place_of_environment, _state_of_workers,
     };
     #[pymodule_export]
+    use super::folder::_files_of_folder;
+    #[pymodule_export]
     use super::mapped_weights::{PyMappedFile, PyMappingCache};
     #[pymodule_export]
     use super::memmap::{_open_view, _read_exca_infos, open_npy, open_raw};
-    #[pymodule_export]
-    use super::path::_files_of_folder;
     #[pymodule_export]
     use super::read_many::read_many;
     #[pymodule_export]
     use super::shard_writer::PyShardWriter;
     #[pymodule_export]
     use super::shards::PyShardSource;
+    #[pymodule_export]
+    use super::shared_engines::_engine;
     #[pymodule_export]
     use super::view::View;
     #[pymodule_export]

@@ -12,10 +12,11 @@ use ringmain::{ContiguousMemmap, Engine, Error, Kind, MemmapArrayInfo};
 use crate::arguments;
 use crate::array;
 use crate::dtype;
-use crate::engine::{EngineArgument, PyEngine};
+use crate::engine::PyEngine;
 use crate::error::{Failure, Result};
 use crate::gil::detached;
 use crate::path::{FilePath, absolute, local};
+use crate::shared_engines::EngineArgument;
 use crate::view::View;
 
 /// Returns a view of the elements of a memory-mapped array, or of another view.

@@ -12,11 +12,13 @@ use ringmain::{Engine, Error};
 
 use crate::arguments::{self, Rows};
 use crate::array;
-use crate::engine::{EngineArgument, PyEngine};
+use crate::engine::PyEngine;
 use crate::epochs::{Epochs, epoch_methods, no_full_batch, with_epoch_arguments};
 use crate::error::{Failure, Result};
+use crate::folder::is_folder;
 use crate::gil::{detached, wait_for};
-use crate::path::{FilePath, absolute, is_folder};
+use crate::path::{FilePath, absolute};
+use crate::shared_engines::EngineArgument;
 
 const SHARD_EXTENSION: &str = "shard";
 

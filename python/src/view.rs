@@ -6,12 +6,13 @@ use pyo3::types::{PyString, PyTuple};
 use ringmain::{ContiguousMemmap, Error};
 
 use crate::array::{self, tuple_text};
-use crate::engine::{EngineArgument, PyEngine};
+use crate::engine::PyEngine;
 use crate::error::{Failure, Result};
 use crate::key::BasicKey;
 use crate::memmap::{self, ArrayInFile};
 use crate::operators::NoArithmetic;
 use crate::path::FilePath;
+use crate::shared_engines::EngineArgument;
 
 /// A view of an array in a file. Slicing and reshaping read nothing; reading is file I/O.
 ///

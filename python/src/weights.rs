@@ -11,10 +11,11 @@ use ringmain::weights::{LoadOptions, Tensor, TensorInfo, WeightFile, Weights};
 
 use crate::array;
 use crate::dtype;
-use crate::engine::{EngineArgument, PyEngine};
+use crate::engine::PyEngine;
 use crate::error::Result;
 use crate::gil::{detached, wait_for};
 use crate::path::{FilePath, local};
+use crate::shared_engines::EngineArgument;
 use crate::view::View;
 
 /// The tensors of a safetensors file, or of a model of several files.
