@@ -16,7 +16,7 @@ use ringmain_backends::{
 use super::block::file_bytes;
 use super::eviction::{Dice, Leaving, Reuse, TOUCH_AFTER, is_admitted};
 use super::folder::{CacheFolder, Entry, SHELVES, is_left, shelf_of};
-use super::health::{Health, way_out};
+use super::health::{Health, reason_of, way_out};
 use super::key::BlockId;
 use super::local::{Expected, LocalBlock, LocalBlocks};
 use super::options::DiskCacheOptions;
@@ -28,6 +28,9 @@ const PART_BLOCKS: u64 = 128;
 
 /// After a part was found to be full of blocks in use, it is not listed again for this long.
 const FULL_FOR_MS: u64 = 1000;
+
+/// What does not happen while the folder cannot be written to.
+const STORING: &str = "blocks are not stored";
 
 /// A thread waits at most this long for memory. Each thread holds its memory for one batch of reads, and does not wait for
 /// more while it holds some.
@@ -43,8 +46,8 @@ pub struct DiskCache {
 
 #[derive(Debug)]
 pub(super) struct CacheCore {
-    /// `None` if the folder cannot be used.
-    folder: Option<CacheFolder>,
+    /// Why the folder cannot be used, if it cannot.
+    folder: Result<CacheFolder, String>,
     pub(super) options: DiskCacheOptions,
     /// Reads the blocks.
     pub(super) reader: Arc<dyn ReadBackend>,
@@ -88,16 +91,11 @@ impl DiskCache {
         let scratch_bytes = options.scratch_bytes();
         let fetch_memory = pool(options.memory_bytes - scratch_bytes)?;
         let scratch_memory = pool(scratch_bytes)?;
-        let storing = Health::new("blocks are not stored");
+        let storing = Health::new(STORING);
         let reading = Health::new("cached blocks are not read");
-        let folder = match CacheFolder::create(folder.as_ref())? {
-            Ok(folder) => Some(folder),
-            Err(error) => {
-                storing.failed(&error, &way_out(&error, folder.as_ref()));
-                None
-            }
-        };
-        let tag = folder.as_ref().and_then(|folder| reader.open(&folder.tag()).ok());
+        let folder = CacheFolder::create(folder.as_ref())?
+            .map_err(|error| reason_of(STORING, &error, &way_out(&error, folder.as_ref())));
+        let tag = folder.as_ref().ok().and_then(|folder| reader.open(&folder.tag()).ok());
         let known_max = options.known_blocks_max;
         let core = CacheCore {
             folder,
@@ -121,14 +119,13 @@ impl DiskCache {
     /// Returns the counters of this process.
     #[must_use]
     pub fn stats(&self) -> DiskCacheStats {
-        let CacheCore { counters, storing, reading, .. } = &*self.core;
-        counters.get(storing.reason().or_else(|| reading.reason()))
+        self.core.counters.get(self.core.degraded())
     }
 
     /// The folder; `None` if it cannot be used.
     #[must_use]
     pub fn folder(&self) -> Option<&CacheFolder> {
-        self.core.folder.as_ref()
+        self.core.folder.as_ref().ok()
     }
 }
 
@@ -157,7 +154,7 @@ impl CacheCore {
             }
             return Some(block);
         }
-        let folder = self.folder.as_ref()?;
+        let folder = self.folder.as_ref().ok()?;
         self.trim_once(folder, id);
         match self.open_block(id, &folder.block_path(id)) {
             Ok(found) => found,
@@ -222,7 +219,7 @@ impl CacheCore {
 
     /// Returns `true` if the block should be fetched as a whole and stored.
     pub(super) fn admits(&self, id: &BlockId, wanted_bytes: u64, dice: &mut Dice) -> bool {
-        let Some(folder) = &self.folder else { return false };
+        let Ok(folder) = &self.folder else { return false };
         if self.storing.is_paused() {
             return false;
         }
@@ -259,7 +256,7 @@ impl CacheCore {
 
     /// Writes a sealed block to the folder. Failures are reported in the state of the cache.
     pub(super) fn store(&self, id: &BlockId, bytes: &[u8]) {
-        let Some(folder) = &self.folder else { return };
+        let Ok(folder) = &self.folder else { return };
         if self.storing.is_paused() {
             // A batch may have many blocks. If the lock of the first one cannot be had, the others do not wait for it too.
             return;
@@ -343,20 +340,26 @@ impl CacheCore {
         Ok(true)
     }
 
+    /// Why blocks are not stored or not read now.
+    fn degraded(&self) -> Option<String> {
+        match &self.folder {
+            Ok(_) => self.storing.reason().or_else(|| self.reading.reason()),
+            Err(reason) => Some(reason.clone()),
+        }
+    }
+
     /// A sentence for people.
     pub(super) fn describe(&self) -> String {
         let block_bytes = self.options.block_bytes as u64;
-        match (&self.folder, self.storing.reason().or_else(|| self.reading.reason())) {
-            (Some(folder), reason) => format!(
+        match &self.folder {
+            Ok(folder) => format!(
                 "blocks of {} are cached in {}, up to {}, and read by `auto`{}",
                 bytes_text(block_bytes),
                 folder.path().display(),
                 bytes_text(self.options.limit_bytes),
-                reason.map(|reason| format!("; now {reason}")).unwrap_or_default()
+                self.degraded().map(|reason| format!("; now {reason}")).unwrap_or_default()
             ),
-            (None, reason) => {
-                format!("there is no cache: {}", reason.unwrap_or_default())
-            }
+            Err(reason) => format!("there is no cache: {reason}"),
         }
     }
 
@@ -401,5 +404,26 @@ mod tests {
         cache.core.storing.succeeded();
         cache.core.store(&id, &sealed);
         assert_eq!(cache.stats().stored.reads, 1);
+    }
+
+    /// If nothing had to be stored after a failure, it was reported for as long as the program ran.
+    #[test]
+    fn a_failure_is_reported_until_it_may_have_passed() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = DiskCache::open(dir.path(), DiskCacheOptions::new(1 << 30)).unwrap();
+        let reason = Some("blocks are not stored: a failure".to_owned());
+        for _ in 0..2 {
+            cache.core.storing.failed(&"a failure", "");
+            cache.core.storing.pause_for_ever();
+            assert_eq!(cache.stats().degraded, reason);
+            cache.core.storing.end_pause();
+            assert_eq!(cache.stats().degraded, None);
+        }
+        let folder = dir.path().join("file");
+        std::fs::write(&folder, "text").unwrap();
+        let none = DiskCache::open(folder.join("cache"), DiskCacheOptions::new(1 << 30)).unwrap();
+        none.core.storing.end_pause();
+        assert!(none.stats().degraded.unwrap().starts_with("blocks are not stored: "));
+        assert!(none.core.describe().starts_with("there is no cache: blocks are not stored: "));
     }
 }

@@ -42,8 +42,7 @@ impl Health {
 
     /// A failure, and the way out.
     pub(super) fn failed(&self, error: &dyn Display, way_out: &str) {
-        let separator = if way_out.is_empty() { "" } else { "; " };
-        let text = format!("{}: {error}{separator}{way_out}", self.consequence);
+        let text = reason_of(self.consequence, error, way_out);
         *self.reason.get().lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
         let until = self.started.elapsed() + PAUSE;
         self.paused_until_ms.store(until.as_millis() as u64, Ordering::Relaxed);
@@ -71,9 +70,23 @@ impl Health {
         self.paused_until_ms.store(u64::MAX, Ordering::Relaxed);
     }
 
-    pub(super) fn reason(&self) -> Option<String> {
-        self.reason.get().lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Ends a pause, as time does.
+    #[cfg(test)]
+    pub(super) fn end_pause(&self) {
+        self.paused_until_ms.store(0, Ordering::Relaxed);
     }
+
+    /// Returns why it does not work now. After the pause it may work: nothing has tried since.
+    pub(super) fn reason(&self) -> Option<String> {
+        let reason = self.reason.get().lock().unwrap_or_else(PoisonError::into_inner);
+        reason.clone().filter(|_| self.is_paused())
+    }
+}
+
+/// A sentence for people: what does not happen, why, and the way out.
+pub(super) fn reason_of(consequence: &str, error: &dyn Display, way_out: &str) -> String {
+    let separator = if way_out.is_empty() { "" } else { "; " };
+    format!("{consequence}: {error}{separator}{way_out}")
 }
 
 /// Says how a user can mend a folder that cannot be written to.

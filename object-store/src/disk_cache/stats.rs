@@ -27,7 +27,8 @@ pub struct DiskCacheStats {
     pub damaged: u64,
     /// Blocks that another process removed or replaced while they were about to be read.
     pub vanished: u64,
-    /// Why blocks are not stored or not read now; `None` if all is well.
+    /// Why blocks are not stored or not read now; `None` if all is well. Ten seconds after a failure they may be again, so it
+    /// is no longer reported unless another one followed.
     pub degraded: Option<String>,
 }
 

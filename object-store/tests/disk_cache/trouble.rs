@@ -316,17 +316,20 @@ fn a_file_with_an_impossible_size_in_its_name_is_left_alone() {
 fn check_degraded(disk: &Disk, cache: &DiskCache, parts: &[&str]) {
     let backend = disk.over_pread(cache);
     let file = backend.open(&disk.path).unwrap();
-    for _ in 0..2 {
-        assert!(backend.read_to_vec(&file, 0, disk.bytes.len()).unwrap() == disk.bytes);
-        assert!(backend.read_to_vec(&file, 7, 9).unwrap() == disk.bytes[7..16]);
-    }
-    let reason = cache.stats().degraded.expect("a reason");
-    let explained = backend.explain(None).unwrap();
-    let lacking = backend.capabilities().degradations;
-    for part in parts {
-        assert!(reason.contains(part), "`{part}` is missing in: {reason}");
-        assert!(explained.contains(part), "`{part}` is missing in: {explained}");
-        assert!(lacking.iter().any(|it| it.to_string().contains(part)), "{lacking:?}");
+    // A failure is reported for ten seconds, which a busy machine may take.
+    let found = (0..100).find_map(|_| {
+        for _ in 0..2 {
+            assert!(backend.read_to_vec(&file, 0, disk.bytes.len()).unwrap() == disk.bytes);
+            assert!(backend.read_to_vec(&file, 7, 9).unwrap() == disk.bytes[7..16]);
+        }
+        let explained = backend.explain(None).unwrap();
+        let lacking = backend.capabilities().degradations;
+        Some([cache.stats().degraded?, explained, lacking.last()?.to_string()])
+    });
+    for text in found.expect("a reason") {
+        for part in parts {
+            assert!(text.contains(part), "`{part}` is missing in: {text}");
+        }
     }
 }
 
@@ -449,8 +452,11 @@ fn a_reason_why_blocks_are_not_read_goes_away() {
     fs::remove_file(&other).unwrap();
     fs::create_dir(&other).unwrap();
     read(&cache, 0);
-    read(&cache, 1);
-    let degraded = cache.stats().degraded.unwrap();
+    let reason = |_| {
+        read(&cache, 1);
+        cache.stats().degraded
+    };
+    let degraded = (0..100).find_map(reason).unwrap();
     assert!(degraded.starts_with("cached blocks are not read"), "{degraded}");
     let hits = cache.stats().hits.reads;
     read(&cache, 0);
