@@ -13,6 +13,7 @@ pub mod disk_cache;
 pub mod fuzzing;
 #[cfg(feature = "local-store")]
 pub mod local_store;
+mod locked;
 #[cfg(test)]
 #[cfg(all(unix, feature = "local-store", feature = "remote"))]
 mod messages;

@@ -4,11 +4,13 @@
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ringmain_backends::PerProcess;
+
+use crate::locked::locked;
 
 /// After a failure nothing is stored for this long: trying costs the fetch of a whole block.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -43,7 +45,7 @@ impl Health {
     /// A failure, and the way out.
     pub(super) fn failed(&self, error: &dyn Display, way_out: &str) {
         let text = reason_of(self.consequence, error, way_out);
-        *self.reason.get().lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        *locked(self.reason.get()) = Some(text);
         let until = self.started.elapsed() + PAUSE;
         self.paused_until_ms.store(until.as_millis() as u64, Ordering::Relaxed);
         self.is_bad.store(true, Ordering::Release);
@@ -53,7 +55,7 @@ impl Health {
     pub(super) fn succeeded(&self) {
         // Read first: threads that only read it do not take it from each other's caches.
         if self.is_bad.load(Ordering::Acquire) && self.is_bad.swap(false, Ordering::AcqRel) {
-            *self.reason.get().lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *locked(self.reason.get()) = None;
             self.paused_until_ms.store(0, Ordering::Relaxed);
         }
     }
@@ -78,8 +80,7 @@ impl Health {
 
     /// Returns why it does not work now. After the pause it may work: nothing has tried since.
     pub(super) fn reason(&self) -> Option<String> {
-        let reason = self.reason.get().lock().unwrap_or_else(PoisonError::into_inner);
-        reason.clone().filter(|_| self.is_paused())
+        locked(self.reason.get()).clone().filter(|_| self.is_paused())
     }
 }
 

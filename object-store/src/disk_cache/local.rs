@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use ringmain_backends::{Access, Expectation, FileHandle};
 
 use super::block::Sums;
 use super::key::BlockId;
+use crate::locked::locked;
 
 /// A block in the folder, as this process knows it.
 #[derive(Debug)]
@@ -108,7 +109,7 @@ impl LocalBlocks {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u128, Arc<LocalBlock>>> {
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.blocks)
     }
 
     pub(super) fn get(&self, id: &BlockId) -> Option<Arc<LocalBlock>> {

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use ringmain_backends::{FileHandle, FileVersion, PerProcess, ReadBackend, Result};
+
+use crate::locked::locked;
 
 /// The number of files that are remembered. A handle has no descriptor, so a file costs a few hundred bytes.
 const FILES_MAX: usize = 4096;
@@ -80,8 +82,7 @@ impl OpenedFiles {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        // No code under the lock leaves the table half changed, so a poisoned lock can be used.
-        self.table.get().lock().unwrap_or_else(PoisonError::into_inner)
+        locked(self.table.get())
     }
 }
 

@@ -11,10 +11,12 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use ringmain_backends::{FileVersion, Job, PerProcess};
+
+use crate::locked::locked;
 
 /// A scan is forgotten after this many further large requests, with the part that was read ahead of it. So the parts of
 /// scans that were given up do not stay, and no live scan loses its part to others.
@@ -185,8 +187,7 @@ impl ReadAhead {
     }
 
     fn lock(&self) -> MutexGuard<'_, Latest> {
-        // No code under the lock leaves the list half changed, so a poisoned lock can be used.
-        self.scans.get().latest.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.scans.get().latest)
     }
 }
 

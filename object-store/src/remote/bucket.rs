@@ -15,8 +15,8 @@ use super::client::Client;
 use super::credentials::CredentialSource;
 use super::cryptography::choose_cryptography;
 use super::failure::{FailureKind, NO_CREDENTIALS, RemoteFailure};
-use super::runtime::locked;
 use super::watch::ServerTime;
+use crate::locked::locked;
 
 /// The longest pause that a server gets, so that its end is a moment that the clock can represent.
 const PAUSE_MAX: Duration = Duration::from_secs(24 * 60 * 60);

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::HedgeOptions;
-use super::runtime::locked;
+use crate::locked::locked;
 
 /// The number of latest requests that count.
 const REMEMBERED: usize = 128;

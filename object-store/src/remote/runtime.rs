@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use tokio::task::coop::unconstrained;
 
 use super::RemoteOptions;
 use super::latency::Latencies;
+use crate::locked::locked;
 
 /// Names are looked up on threads of their own, which wait for nothing else.
 const LOOKUP_THREADS_MAX: usize = 4;
@@ -64,11 +65,6 @@ impl RemoteThreads {
         *current = Some(Arc::clone(&shift));
         Ok(shift)
     }
-}
-
-/// No code under such a lock leaves the value half changed, so a poisoned lock can be used.
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shift {

@@ -15,9 +15,9 @@ use super::client::client;
 use super::credentials::CredentialSource;
 use super::failure::{FailureKind, RemoteFailure};
 use super::reader::{Reader, RemoteStats, open_error};
-use super::runtime::locked;
 use super::settings::{Config, config_of, origin_of};
 use super::url::{Address, Place, place, shown, url_of};
+use crate::locked::locked;
 
 /// Reads objects by their URLs.
 pub(super) type Stores = RemoteBackend<Urls>;
