@@ -71,7 +71,12 @@ fn serve_in_a_process_of_its_own() {
 /// The paths of files are their keys.
 fn over_s3(options: &BackendOptions) -> Result<Arc<dyn ReadBackend>> {
     let endpoint = &server().endpoint;
-    let mut remote = RemoteOptions::from(options);
+    let mut remote = RemoteOptions {
+        // A request may have a connection, which is a descriptor.
+        requests_max: options.depth_max.min(options.open_files_max),
+        part_bytes: options.chunk_bytes,
+        ..RemoteOptions::default()
+    };
     // On a busy machine it takes long until a connection is idle.
     remote.retry.shortage = Duration::from_secs(240);
     let make = move || {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_backends::{BackendOptions, Error, Result};
+use ringmain_backends::{Error, Result};
 
 /// How remote objects are read. Every default works, and every bound works at its smallest value.
 ///
@@ -93,19 +93,6 @@ impl Default for RetryOptions {
 impl Default for HedgeOptions {
     fn default() -> Self {
         Self { times_slower: 3.0, wait_min: Duration::from_millis(50) }
-    }
-}
-
-/// The bounds of a backend for local files, as far as they mean something for a store: descriptors, depth and the size
-/// of a request.
-impl From<&BackendOptions> for RemoteOptions {
-    fn from(options: &BackendOptions) -> Self {
-        Self {
-            // A request may have a connection, which is a descriptor.
-            requests_max: options.depth_max.min(options.open_files_max),
-            part_bytes: options.chunk_bytes,
-            ..Self::default()
-        }
     }
 }
 
