@@ -104,12 +104,6 @@ impl CachedBackend {
         Self { is_over_files: true, ..backend }
     }
 
-    /// The cache.
-    #[must_use]
-    pub fn cache(&self) -> &DiskCache {
-        &self.cache
-    }
-
     /// Returns whether this backend has opened the file.
     #[cfg(feature = "remote")]
     pub(crate) fn has_opened(&self, file: &FileHandle) -> bool {

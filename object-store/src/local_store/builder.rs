@@ -5,7 +5,7 @@ use std::sync::Arc;
 use object_store::local::LocalFileSystem;
 use ringmain_backends::{
     BackendKind, BackendOptions, BufferPool, PoolOptions, ReadBackend, ReaderThreadOptions,
-    ReaderThreads, Result, Warmth, WhenSpent, open_backend,
+    ReaderThreads, Result, WhenSpent, open_backend,
 };
 
 use super::RingmainStore;
@@ -71,12 +71,6 @@ impl RingmainStoreBuilder {
     /// Sets the options of `auto`. They do not change a backend that was opened elsewhere.
     pub fn options(mut self, options: BackendOptions) -> Self {
         self.options = options;
-        self
-    }
-
-    /// Chooses whether data that `auto` reads stays in the page cache.
-    pub fn warmth(mut self, warmth: Warmth) -> Self {
-        self.options.warmth = warmth;
         self
     }
 
