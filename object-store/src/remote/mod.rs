@@ -47,7 +47,6 @@ mod mixed;
 mod object;
 mod options;
 mod plan;
-mod reader;
 mod runtime;
 mod settings;
 mod stall;
@@ -57,10 +56,10 @@ mod url;
 mod url_backend;
 mod watch;
 
+pub use backend::RemoteStats;
 pub use cryptography::choose_cryptography;
 pub use failure::{FailureKind, RemoteFailure};
 pub use options::{HedgeOptions, RemoteOptions, RetryOptions};
-pub use reader::RemoteStats;
 pub use store_backend::ObjectStoreBackend;
 pub use url_backend::{UrlBackend, UrlOptions, local_path};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use object_store::{GetOptions, ObjectMeta};
-use ringmain_backends::{BackendKind, FileHandle, FileVersion, HandleOwner, Result};
+use ringmain_backends::FileVersion;
 
 use super::KIND;
 use super::bucket::{Bucket, Head};
@@ -35,18 +35,6 @@ impl Object {
         let is_named = meta.e_tag.is_some() || meta.version.is_some();
         let is_ambiguous = !is_named && is_young(meta.last_modified.into(), answered);
         Ok(Self { bucket, meta, is_ambiguous })
-    }
-
-    /// The object of a handle, if this backend has opened it.
-    pub(super) fn of(
-        file: &FileHandle,
-        owner: HandleOwner,
-        backend: BackendKind,
-    ) -> Result<Option<&Self>> {
-        match file.attachment::<Self>() {
-            Some(object) => file.check_owner(owner, backend).map(|()| Some(object)),
-            None => Ok(None),
-        }
     }
 
     pub(super) fn len(&self) -> u64 {

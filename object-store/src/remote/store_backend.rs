@@ -8,12 +8,11 @@ use object_store::path::Path as Key;
 use ringmain_backends::{ReadBackend, Result, forward_to};
 
 use super::RemoteOptions;
-use super::backend::{Paths, RemoteBackend};
+use super::backend::{Paths, RemoteBackend, RemoteStats, open_error};
 use super::bucket::Bucket;
 use super::client::Client;
 use super::credentials::CredentialSource;
 use super::failure::{FailureKind, RemoteFailure};
-use super::reader::{Reader, RemoteStats, open_error};
 
 /// Reads the objects of any [`ObjectStore`]. Paths are keys: `folder/name`.
 ///
@@ -60,14 +59,13 @@ impl ObjectStoreBackend {
             Err(error) => Err(RemoteFailure::of_store(&error)),
         };
         let bucket = Bucket::new("the store", CredentialSource::Program, make);
-        let (reader, paths) = (Reader::new(options)?, OneStore(Arc::new(bucket)));
-        Ok(Self { inner: RemoteBackend { reader, paths } })
+        Ok(Self { inner: RemoteBackend::new(options, OneStore(Arc::new(bucket)))? })
     }
 
     /// Returns counters of the requests.
     #[must_use]
     pub fn remote_stats(&self) -> RemoteStats {
-        self.inner.reader.stats()
+        self.inner.remote_stats()
     }
 }
 

@@ -8,13 +8,11 @@ use std::sync::{Arc, Mutex};
 use object_store::path::Path as Key;
 use ringmain_backends::{PerProcess, Result};
 
-use super::RemoteOptions;
-use super::backend::{Paths, RemoteBackend};
+use super::backend::{Paths, RemoteBackend, open_error};
 use super::bucket::Bucket;
 use super::client::client;
 use super::credentials::CredentialSource;
 use super::failure::{FailureKind, RemoteFailure};
-use super::reader::{Reader, RemoteStats, open_error};
 use super::settings::{Config, config_of, origin_of};
 use super::url::{Address, Place, place, shown, url_of};
 use crate::locked::locked;
@@ -43,19 +41,12 @@ impl<T> fmt::Debug for Secret<T> {
     }
 }
 
-impl Stores {
-    pub(super) fn new(remote: RemoteOptions, config: Config) -> Result<Self> {
-        let buckets = PerProcess::new(|_inherited| Mutex::default());
-        let paths = Urls { config: Secret(config), buckets };
-        Ok(Self { reader: Reader::new(remote)?, paths })
-    }
-
-    pub(super) fn remote_stats(&self) -> RemoteStats {
-        self.reader.stats()
-    }
-}
-
 impl Urls {
+    pub(super) fn new(config: Config) -> Self {
+        let buckets = PerProcess::new(|_inherited| Mutex::default());
+        Self { config: Secret(config), buckets }
+    }
+
     fn bucket(&self, address: &Address) -> Arc<Bucket> {
         let mut buckets = locked(self.buckets.get());
         if let Some(bucket) = buckets.get(&address.bucket_url) {

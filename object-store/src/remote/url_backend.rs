@@ -11,10 +11,10 @@ use ringmain_backends::{
 };
 
 use super::RemoteOptions;
+use super::backend::{RemoteStats, open_error};
 use super::mixed::read_mixed;
 use super::object::Object;
-use super::reader::{RemoteStats, open_error};
-use super::stores::Stores;
+use super::stores::{Stores, Urls};
 use super::url::{Place, place, shown};
 use crate::disk_cache::{CacheKey, CachedBackend, DiskCache};
 
@@ -113,7 +113,7 @@ impl UrlBackend {
     /// Returns a backend that reads local files with `local`.
     pub fn new(local: Arc<dyn ReadBackend>, options: UrlOptions) -> Result<Self> {
         let UrlOptions { remote, config, disk_cache } = options;
-        let stores = Arc::new(Stores::new(remote, config)?);
+        let stores = Arc::new(Stores::new(remote, Urls::new(config))?);
         let cached =
             disk_cache.map(|cache| CachedBackend::new(Arc::clone(&stores) as _, cache, key_of));
         Ok(Self { local, stores, cached })
