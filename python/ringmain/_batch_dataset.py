@@ -105,6 +105,7 @@ class BatchDataset(IterableDataset[Any]):
         resume = self._resume
         is_loaded = resume is not None and not resume.is_used()
         self._begun = self._loops.begin(info, again=is_loaded)
+        self._shared[_IN_WORKERS] = 0 if info is None else 1
         return self._batches(info, self._begun)
 
     def _batches(self, info: Any, loop_number: Callable[[], int]) -> Iterator[Any]:
@@ -114,7 +115,6 @@ class BatchDataset(IterableDataset[Any]):
                 "load_state_dict was called after the DataLoader had started its workers, which do "
                 "not have the state; call it earlier, or make another DataLoader"
             )
-        self._shared[_IN_WORKERS] = 0 if info is None else 1
         resume = self._resume
         epoch = self._epoch_of_loop(loop_number)
         if resume is not None and resume.epoch == epoch and resume.use(info):

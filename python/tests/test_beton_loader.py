@@ -151,6 +151,13 @@ def test_a_dataloader_counts_its_batches_and_resumes_it(path, torch, loader_type
     assert [batch.ids.tolist() for batch in rest] == expected[5:]
 
 
+def test_a_loop_without_workers_follows_one_with_workers(path, torch, loader_type):
+    """Its first state was asked for while the workers still counted as ahead of the loop, which was an error."""
+    dataset = loader_type(path, batch_size=8)
+    for loop in (torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=1), dataset):
+        assert ids_of(loop) == list(range(COUNT))
+
+
 def test_a_loop_that_is_dropped_or_replaced_leaves_no_thread(path, loader_type):
     loader = loader_type(path, batch_size=2)
     for _ in loader:
