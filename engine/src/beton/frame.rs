@@ -38,7 +38,7 @@ pub(super) fn frame_of(bytes: &[u8]) -> Option<Frame> {
 }
 
 /// Returns the bytes of a segment after its length, and the bytes after the segment.
-fn segment(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(super) fn segment(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let len = usize::from(u16::from_be_bytes(*bytes.first_chunk()?));
     Some((bytes.get(2..len)?, bytes.get(len..)?))
 }

@@ -68,6 +68,8 @@ mod dataset;
 mod field;
 mod fill;
 mod frame;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod handler;
 mod header;
 #[cfg(feature = "jpeg")]

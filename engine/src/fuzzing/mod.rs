@@ -9,7 +9,7 @@
 //! | `arrays.rs` | `.npy` headers and exca's infos |
 //! | `indexing.rs`, `model.rs`, `python_slice.rs` | operations on views, and the model that they are compared with |
 //! | `epochs.rs` | states of epochs; `job_place` is in `epochs/fuzzing.rs` |
-//! | `shards.rs`, `beton.rs`, `weights.rs`, `profile.rs` | one format each |
+//! | `shards.rs`, `beton.rs`, `weights.rs`, `profile.rs` | one format each; `jpeg` is in `beton/fuzzing.rs` |
 //! | `faults.rs` | reads through a backend that fails |
 //! | `pieces.rs` | a backend for large files that are mostly empty |
 //! | `mutations.rs` | runs a target on its seeds and on mutations of them |
@@ -42,6 +42,7 @@ use std::sync::Arc;
 use ringmain_backends::MemoryBackend;
 
 use crate::Engine;
+use crate::beton::fuzzing::jpeg;
 use crate::epochs::fuzzing::job_place;
 
 pub use mutations::explore_all;
@@ -65,6 +66,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "shard_header", run: shards::shard_header, mutations: 200_000 },
     Target { name: "beton_index", run: beton::beton_index, mutations: 20_000 },
     Target { name: "beton_samples", run: beton::beton_samples, mutations: 300 },
+    Target { name: "jpeg", run: jpeg, mutations: 3_000 },
     Target { name: "safetensors_header", run: weights::safetensors_header, mutations: 20_000 },
     Target { name: "safetensors_index", run: weights::safetensors_index, mutations: 50_000 },
     Target { name: "safetensors_model", run: weights::safetensors_model, mutations: 5_000 },

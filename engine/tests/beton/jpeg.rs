@@ -299,3 +299,115 @@ fn a_transform_changes_a_batch_in_place_and_its_error_names_the_samples() {
         "{error}"
     );
 }
+
+/// The JPEGs that the fuzz target begins with.
+fn seeds() -> Vec<(String, Vec<u8>)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/seeds/jpeg");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let named = |path: std::path::PathBuf| {
+        (path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read(&path).unwrap())
+    };
+    let mut seeds: Vec<_> = files.map(named).collect();
+    seeds.sort();
+    seeds
+}
+
+/// Decodes a JPEG with the size that its frame header has in `of`, into memory with these bytes.
+fn decoded(jpeg: &[u8], of: &[u8], memory: u8) -> Result<Vec<u8>, BetonDamage> {
+    let is_frame = |bytes: &[u8]| bytes[0] == 0xFF && [0xC0, 0xC2].contains(&bytes[1]);
+    let at = of.windows(2).position(is_frame).unwrap() + 5;
+    let number = |at: usize| u16::from_be_bytes([of[at], of[at + 1]]);
+    let (height, width) = (number(at), number(at + 2));
+    let image = Image { mode: ImageMode::Jpeg, width, height, bytes: jpeg };
+    let mut rgb = vec![memory; image.rgb_bytes()];
+    image.decode_into(&mut rgb).map(|()| rgb)
+}
+
+/// Returns the places of the first scan header and of the image data after it.
+fn scan_and_data(jpeg: &[u8]) -> (usize, usize) {
+    let scan = jpeg.windows(2).position(|marker| marker == [0xFF, 0xDA]).unwrap();
+    (scan, scan + 2 + usize::from(jpeg[scan + 3]))
+}
+
+fn is_refused(broken: &[u8], of: &[u8]) -> bool {
+    matches!(decoded(broken, of, 0), Err(BetonDamage::BadJpeg { .. }))
+}
+
+#[test]
+fn jpegs_of_all_kinds_are_decoded() {
+    let plain = |other: &str| {
+        let name = if other == "separate_scans" { "halved" } else { "colour" };
+        let (_, jpeg) = seeds().into_iter().find(|(found, _)| found == name).unwrap();
+        decoded(&jpeg, &jpeg, 0).unwrap()
+    };
+    for (name, jpeg) in seeds() {
+        let rgb = match decoded(&jpeg, &jpeg, 0) {
+            Ok(rgb) => rgb,
+            // zune-jpeg lost half of the rows of the brightness.
+            Err(damage) if name == "unequal_scans" => {
+                assert!(damage.to_string().contains("separate scans"), "{damage}");
+                continue;
+            }
+            Err(damage) => panic!("{name}: {damage}"),
+        };
+        if name.contains("restarts") || name.contains("progressive") || name.contains("scans") {
+            assert!(rgb == plain(&name), "{name}: other pixels than in one scan");
+        }
+        assert!(rgb == decoded(&jpeg, &jpeg, 0xAA).unwrap(), "{name}: pixels were not written");
+        // Bytes after the end belong to something else: another image, or padding.
+        let longer = [&jpeg[..], &jpeg[..100]].concat();
+        assert!(rgb == decoded(&longer, &jpeg, 0).unwrap(), "{name}");
+    }
+}
+
+/// zune-jpeg decoded these without an error: rows kept what the memory had before, or had made-up pixels.
+#[test]
+fn a_marker_in_the_image_data_is_an_error() {
+    for (name, jpeg) in seeds() {
+        let (scan, data) = scan_and_data(&jpeg);
+        let stuffed = (data..jpeg.len()).filter(|at| jpeg[*at..].starts_with(&[0xFF, 0]));
+        for at in stuffed {
+            for marker in [&[0xFF, 0xFE, 0, 2][..], &[0xFF, 0xD9], &[0xFF, 0xD0], &jpeg[scan..data]]
+            {
+                let broken = [&jpeg[..at], marker, &jpeg[at + 2..]].concat();
+                assert!(is_refused(&broken, &jpeg), "{name}, byte {at}: {marker:X?}");
+            }
+        }
+    }
+}
+
+/// zune-jpeg made up the pixels that were missing.
+#[test]
+fn a_truncated_jpeg_is_an_error_also_if_it_has_an_end() {
+    for (name, jpeg) in seeds() {
+        let (_, data) = scan_and_data(&jpeg);
+        for cut in data..jpeg.len() - 2 {
+            assert!(is_refused(&jpeg[..cut], &jpeg), "{name}, {cut} bytes of {}", jpeg.len());
+        }
+        // The bits of the last byte may be those that fill it up.
+        for cut in data..jpeg.len() - 4 {
+            let closed = [&jpeg[..cut], &[0xFF, 0xD9]].concat();
+            assert!(is_refused(&closed, &jpeg), "{name}, {cut} bytes of {}", jpeg.len());
+        }
+    }
+}
+
+/// The restarts tell how far the data is, so one too many or too few is damage.
+#[test]
+fn restarts_that_do_not_fit_are_an_error() {
+    let (_, jpeg) = seeds().into_iter().find(|(name, _)| name == "restarts").unwrap();
+    let (_, data) = scan_and_data(&jpeg);
+    let restarts: Vec<_> = (data..jpeg.len())
+        .filter(|at| jpeg[*at] == 0xFF && (0xD0..0xD8).contains(&jpeg[at + 1]))
+        .collect();
+    assert!(restarts.len() > 2);
+    for at in restarts {
+        let broken = [&jpeg[..at], &jpeg[at + 2..]].concat();
+        assert!(is_refused(&broken, &jpeg), "without the restart at byte {at}");
+        let mut broken = jpeg.clone();
+        broken[at + 1] ^= 1;
+        assert!(is_refused(&broken, &jpeg), "another restart at byte {at}");
+        broken[at + 1] = 0;
+        assert!(is_refused(&broken, &jpeg), "data instead of the restart at byte {at}");
+    }
+}

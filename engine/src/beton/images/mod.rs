@@ -6,6 +6,7 @@
 // | `batch_decode.rs`, `threads.rs` | all images of a batch, decoded by several threads |
 // | `single.rs` | one image in its own size |
 // | `decoder.rs`, `zune.rs`, `turbo.rs` | JPEGs: the checks, and the two libraries that decode |
+// | `scans.rs` | finds damage that zune-jpeg decodes |
 // | `resample.rs` | another size |
 
 mod batch_decode;
@@ -20,6 +21,8 @@ mod library;
 mod library;
 mod pixels;
 mod resample;
+#[cfg(not(all(feature = "turbojpeg", target_os = "linux")))]
+mod scans;
 mod single;
 mod threads;
 

@@ -5,6 +5,8 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
+use super::scans::guarded;
+
 /// The state of the library. It has none between two images.
 #[derive(Debug, Default)]
 pub(super) struct Library;
@@ -17,6 +19,9 @@ impl Library {
         (width, height): (usize, usize),
         rgb: &mut [u8],
     ) -> Result<(), String> {
+        let jpeg = guarded(jpeg)?;
+        // With some samplings, zune-jpeg leaves rows unwritten. They must not have pixels of another image.
+        rgb.fill(0);
         let options = DecoderOptions::default()
             .set_strict_mode(true)
             .set_max_width(width)
