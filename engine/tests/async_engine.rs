@@ -117,6 +117,33 @@ fn reads_that_fit_one_after_the_other_do_not_starve_each_other() {
     assert!(block_on(join_all(reads)).into_iter().all(|found| found == 12));
 }
 
+/// Each read of several ranges waited for those before it, and only then began its own patience: 16 reads took 16 times
+/// the patience.
+#[test]
+fn reads_that_wait_for_memory_share_one_patience() {
+    let memory = MemoryBackend::new();
+    memory.insert("data", vec![7; 1 << 20]);
+    let patience = Duration::from_secs(1);
+    let engine = Engine::builder()
+        .with_backend(Arc::new(memory))
+        .memory_limit_bytes(2 << 20)
+        .memory_patience(patience)
+        .build();
+    let readers = ReaderThreadOptions { threads_max: 16, queue_len_max: 16 };
+    let engine = AsyncEngine::with_readers(engine.unwrap(), readers).unwrap();
+    let file = block_on(engine.open("data")).unwrap();
+    let held = block_on(engine.read_ranges(&[(file.clone(), 0..900_000)])).unwrap();
+    let ranges = [(file.clone(), 0..500_000), (file, 0..500_000)];
+    let started = Instant::now();
+    for outcome in block_on(join_all((0..16).map(|_| engine.read_ranges(&ranges)))) {
+        assert!(matches!(outcome, Err(Error::MemorySpent { .. })));
+    }
+    let waited = started.elapsed();
+    assert!(waited >= patience && waited < 8 * patience, "{waited:?}");
+    drop(held);
+    assert_eq!(block_on(engine.read_ranges(&ranges)).unwrap().len(), 2);
+}
+
 #[test]
 fn reads_whose_futures_are_dropped_leave_the_pool_whole() {
     let dir = tempfile::tempdir().unwrap();

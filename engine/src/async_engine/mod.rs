@@ -9,14 +9,16 @@ use ringmain_backends::{
     ReaderThreads,
 };
 
-use crate::sync::{Arc, Mutex, PoisonError};
+use crate::sync::Arc;
 use crate::{ContiguousMemmap, Element, Engine, Error, Result};
 
 mod batch_stream;
+mod turns;
 #[cfg(feature = "safetensors")]
 mod weights;
 
 pub use batch_stream::BatchStream;
+use turns::{Deadline, Turns, take};
 
 /// Reads through an [`Engine`] without waiting, in any async runtime.
 ///
@@ -58,9 +60,7 @@ pub use batch_stream::BatchStream;
 pub struct AsyncEngine {
     engine: Engine,
     readers: ReaderThreads,
-    /// Held by the read that takes several buffers. Two such reads could each hold a part of the memory and wait for the
-    /// rest.
-    taking: Arc<PerProcess<Mutex<()>>>,
+    turns: Arc<PerProcess<Turns>>,
 }
 
 impl AsyncEngine {
@@ -80,8 +80,8 @@ impl AsyncEngine {
     /// # Ok::<(), ringmain::Error>(())
     /// ```
     pub fn with_readers(engine: Engine, readers: ReaderThreadOptions) -> Result<Self> {
-        let taking = Arc::new(PerProcess::new(|_inherited| Mutex::new(())));
-        Ok(Self { engine, readers: ReaderThreads::new(readers)?, taking })
+        let turns = Arc::new(PerProcess::new(|_inherited| Turns::default()));
+        Ok(Self { engine, readers: ReaderThreads::new(readers)?, turns })
     }
 
     /// Returns the engine, for what needs no reading.
@@ -142,19 +142,21 @@ impl AsyncEngine {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read_ranges(&self, ranges: &[(FileHandle, Range<u64>)]) -> Job<Result<Vec<Buffer>>> {
-        let (ranges, taking) = (ranges.to_vec(), Arc::clone(&self.taking));
+        let (ranges, turns) = (ranges.to_vec(), Arc::clone(&self.turns));
         self.run(move |engine| {
             let places: Vec<_> = ranges.iter().map(|(file, range)| (file, range.clone())).collect();
-            let mut turn = (places.len() > 1)
-                .then(|| taking.get().lock().unwrap_or_else(PoisonError::into_inner));
-            let mut untaken = places.len();
+            let (pool, deadline) = (engine.pool(), Deadline::after(engine.memory_patience()));
+            let (mut turn, mut untaken) = (None, places.len());
             let found = engine.backend().read_to_bufs(&places, |len| {
-                let buffer = engine.pool().take(len);
+                if places.len() > 1 && turn.is_none() {
+                    turn = Some(turns.get().wait(pool, len, deadline)?);
+                }
+                let buffer = take(pool, len, deadline)?;
                 untaken -= 1;
                 if untaken == 0 {
                     turn = None;
                 }
-                buffer
+                Ok(buffer)
             });
             drop(turn);
             let about = |(file, _): &(FileHandle, Range<u64>)| file.path().to_owned();

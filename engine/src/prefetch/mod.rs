@@ -103,8 +103,8 @@ enum Wait<'a> {
 }
 
 /// If the pool is exhausted, the thread tries again after this pause, and then after longer ones.
-const PAUSE_MIN: Duration = Duration::from_micros(250);
-const PAUSE_MAX: Duration = Duration::from_millis(8);
+pub(crate) const PAUSE_MIN: Duration = Duration::from_micros(250);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_millis(8);
 
 /// The initial capacity of the queue of results is at most this, so that a large window of tiny
 /// jobs costs little. A longer queue grows when needed.
