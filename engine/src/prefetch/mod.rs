@@ -147,6 +147,8 @@ struct QueueState<S: Schedule> {
     ready: VecDeque<Done<S::Item>>,
     ready_bytes: usize,
     failure: Option<Error>,
+    /// When the patience of the consumer was exhausted.
+    spent_at: Option<Instant>,
     /// The thread has ended, or is about to end.
     is_over: bool,
     /// The consumer wants the thread to end.
@@ -203,6 +205,10 @@ impl<S: Schedule> Prefetcher<S> {
     #[cfg(feature = "async")]
     pub(crate) fn poll_next(&mut self, waker: &Waker) -> Poll<Outcome<S>> {
         self.limits.window_bytes = self.limits.window_bytes.max(1);
+        // The waker was called when the wait ended. A task that did not poll then was busy with something else.
+        if self.has_reader() && self.reader.as_ref().is_some_and(ReaderThread::is_spent_long_ago) {
+            self.stop();
+        }
         self.next_by(Wait::Woken(waker))
     }
 
@@ -316,6 +322,13 @@ impl<S: Schedule> ReaderThread<S> {
         state.failure.as_ref().is_some_and(is_out_of_memory)
     }
 
+    /// Returns `true` if the consumer's wait for buffers timed out so long ago that it counts as abandoned.
+    #[cfg(feature = "async")]
+    fn is_spent_long_ago(&self) -> bool {
+        let spent_at = self.shared.lock().spent_at;
+        spent_at.is_some_and(|at| at.elapsed() >= ABANDONED_AFTER)
+    }
+
     /// Waits for a result. `Err(None)` means that the thread panicked.
     fn take(&self, wait: Wait<'_>) -> Poll<Result<S::Item, Option<Error>>> {
         let mut state = self.shared.lock();
@@ -381,6 +394,7 @@ impl<S: Schedule> SharedQueue<S> {
             ready: VecDeque::with_capacity(queue_len),
             ready_bytes: 0,
             failure: None,
+            spent_at: None,
             is_over: false,
             is_cancelled: false,
             reader_waits_for: None,
@@ -457,6 +471,7 @@ impl<S: Schedule> SharedQueue<S> {
         if waited >= patience && state.consumer_waits_since.is_some() {
             // Under the same lock: a consumer that restarts its wait sees the failure, or prevents it.
             state.failure = Some(error);
+            state.spent_at = Some(Instant::now());
             return false;
         }
         // Whatever the consumer takes may return buffers.

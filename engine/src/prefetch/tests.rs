@@ -331,6 +331,27 @@ fn an_abandoned_wait_is_restarted() {
     }
 }
 
+/// The task of a stream did other work while it held the memory, and then freed it. The stream had ended by then.
+#[cfg(feature = "async")]
+#[test]
+fn a_failure_that_was_not_polled_in_time_is_dropped() {
+    let (world, mut prefetcher) = patient(spent(), 100, SHORT);
+    let mut next = || {
+        let next = std::future::poll_fn(|context| prefetcher.poll_next(context.waker()));
+        futures::executor::block_on(next).map(|outcome| outcome.map_err(Trouble::from))
+    };
+    assert_eq!(next(), Some(Err(Trouble::NoBuffers)), "a task that is there gets it");
+    assert!(prefetcher.poll_next(Waker::noop()).is_pending());
+    let has_failed =
+        || prefetcher.reader.as_ref().is_some_and(|reader| reader.shared.lock().failure.is_some());
+    wait_until("the thread waits forever", has_failed);
+    std::thread::sleep(ABANDONED_AFTER);
+    world.is_spent.store(false, Ordering::SeqCst);
+    let next = std::future::poll_fn(|context| prefetcher.poll_next(context.waker()));
+    let next = futures::executor::block_on(next).map(|outcome| outcome.map_err(Trouble::from));
+    assert_eq!(next, Some(Ok(0)));
+}
+
 #[test]
 fn dropping_the_prefetcher_ends_the_thread() {
     let world = World { jobs: vec![10; 10_000], is_slow: true, ..World::default() };
