@@ -1,7 +1,8 @@
 //! Reads batches of samples with the memory manager that the user chose.
 
 use std::mem;
-use std::sync::Arc;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex};
 
 use super::Batch;
 use super::fill::FillMemory;
@@ -17,8 +18,6 @@ use crate::{Error, Result};
 /// The memory that every batch reuses, and the state of the memory manager.
 #[derive(Debug)]
 pub(super) struct SampleBatchReader {
-    /// The position of the first batch.
-    start: u64,
     ids: Vec<u64>,
     fill: FillMemory,
     memory_state: MemoryState,
@@ -33,13 +32,47 @@ enum MemoryState {
         /// The position up to which samples were prefetched.
         asked: u64,
     },
-    ProcessCache(Pager),
+    ProcessCache {
+        pages: NonZeroUsize,
+        plan: SharedPlan,
+        /// From the first batch on: the pager, and the position at which its plan begins.
+        pager: Option<(u64, Pager)>,
+    },
+}
+
+/// The pages that the rest of an epoch needs, for all readers of this epoch: a plan from an earlier batch on is also
+/// one from a later batch on.
+///
+/// Only `try_lock` is used: another thread could hold the lock while the process forks.
+#[derive(Clone, Debug, Default)]
+struct SharedPlan(Arc<Mutex<Option<Plan>>>);
+
+/// The position at which a plan begins, and its pages.
+type Plan = (u64, Arc<PageSchedule>);
+
+impl SharedPlan {
+    /// Returns a plan that has the batch at `position`, and where it begins.
+    fn at(&self, epoch: &Epoch<SampleSet>, position: u64, pages: NonZeroUsize) -> Plan {
+        let known = self.0.try_lock().ok().and_then(|plan| plan.clone());
+        let has_batch = |start: u64| {
+            let passed = epoch.batches_from(start).checked_sub(epoch.batches_from(position));
+            passed.is_some_and(|passed| epoch.after_batches(start, passed) == position)
+        };
+        if let Some(known) = known.filter(|(start, _)| has_batch(*start)) {
+            return known;
+        }
+        let made = (position, Arc::new(page_schedule(epoch, position, pages.get())));
+        if let Ok(mut plan) = self.0.try_lock() {
+            *plan = Some(made.clone());
+        }
+        made
+    }
 }
 
 impl Clone for SampleBatchReader {
     fn clone(&self) -> Self {
         let (ids, fill) = <_>::default();
-        Self { start: self.start, ids, fill, memory_state: self.memory_state.clone() }
+        Self { ids, fill, memory_state: self.memory_state.clone() }
     }
 }
 
@@ -85,8 +118,12 @@ impl SampleBatchReader {
                 self.fill.read(batch)?;
                 hints.count_read(dataset, batch.memory_bytes())
             }
-            MemoryState::ProcessCache(pager) => {
-                let number = epoch.batches_from(self.start) - epoch.batches_from(position);
+            MemoryState::ProcessCache { pages, plan, pager } => {
+                let (start, pager) = pager.get_or_insert_with(|| {
+                    let (start, schedule) = plan.at(epoch, position, *pages);
+                    (start, Pager::new(schedule))
+                });
+                let number = epoch.batches_from(*start) - epoch.batches_from(position);
                 let number = usize::try_from(number).unwrap_or(usize::MAX);
                 let copied = pager.fill(number, batch, &self.fill.pieces)?;
                 // A handler returned a region that the schedule does not know, so the regions are
@@ -107,12 +144,23 @@ impl BatchReader for SampleBatchReader {
                 MemoryState::OsCache { hints: CacheHints::default(), asked: position }
             }
             MemoryManager::ProcessCache { pages } => {
-                let schedule = page_schedule(epoch, position, pages.get());
-                MemoryState::ProcessCache(Pager::new(Arc::new(schedule)))
+                MemoryState::ProcessCache { pages, plan: SharedPlan::default(), pager: None }
             }
         };
         let (ids, fill) = <_>::default();
-        Self { start: position, ids, fill, memory_state }
+        Self { ids, fill, memory_state }
+    }
+
+    fn moved(&self, epoch: &Epoch<SampleSet>, position: u64) -> Self {
+        let mut moved = Self::new(epoch, position);
+        if let (
+            MemoryState::ProcessCache { plan, .. },
+            MemoryState::ProcessCache { plan: known, .. },
+        ) = (&mut moved.memory_state, &self.memory_state)
+        {
+            plan.clone_from(known);
+        }
+        moved
     }
 
     /// Until it is read, a batch counts as one of average samples.

@@ -182,7 +182,7 @@ impl<D: ItemSet> Epoch<D> {
     }
 
     /// Returns the position after `batches` more batches.
-    pub(super) fn after_batches(&self, mut position: u64, mut batches: u64) -> u64 {
+    pub(crate) fn after_batches(&self, mut position: u64, mut batches: u64) -> u64 {
         if let Some(global) = &self.global {
             return global.after_batches(position, batches);
         }
@@ -273,6 +273,12 @@ impl<D: ItemSet> BatchSchedule<D> {
     pub(super) fn new(epoch: Arc<Epoch<D>>, position: u64) -> Self {
         let reader = D::Reader::new(&epoch, position);
         Self { epoch, position, reader }
+    }
+
+    /// Returns the batches of the same epoch from another position on.
+    pub(super) fn moved(&self, position: u64) -> Self {
+        let reader = self.reader.moved(&self.epoch, position);
+        Self { epoch: Arc::clone(&self.epoch), position, reader }
     }
 
     pub(super) fn epoch(&self) -> &Arc<Epoch<D>> {

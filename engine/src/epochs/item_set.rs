@@ -130,6 +130,11 @@ pub(crate) trait BatchReader: Clone + Send + 'static {
     /// Returns a reader whose first batch begins at `position`.
     fn new(epoch: &Epoch<Self::Data>, position: u64) -> Self;
 
+    /// Returns a reader of the same epoch whose first batch begins at `position`.
+    fn moved(&self, epoch: &Epoch<Self::Data>, position: u64) -> Self {
+        Self::new(epoch, position)
+    }
+
     /// Returns the bytes that the batch at `position` takes of the window.
     fn window_bytes(epoch: &Epoch<Self::Data>, position: u64) -> usize;
 

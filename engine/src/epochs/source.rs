@@ -157,12 +157,11 @@ impl<D: ItemSet> EpochSource<D> {
     pub(crate) fn reset(&mut self) {
         self.epoch().expect(true);
         // The workers may have taken turns from the batch at which a state was resumed.
-        let epoch = match self.epoch().global {
-            Some(_) => Arc::new(self.epoch().with_number(self.number())),
-            None => Arc::clone(self.epoch()),
-        };
-        let start = epoch.range.start;
-        self.restart(epoch, start);
+        let start = self.epoch().range.start;
+        match self.epoch().global {
+            Some(_) => self.restart(Arc::new(self.epoch().with_number(self.number())), start),
+            None => self.move_to(start),
+        }
     }
 
     pub(crate) fn set_epoch(&mut self, number: u64) {
@@ -250,12 +249,16 @@ impl<D: ItemSet> EpochSource<D> {
     }
 
     fn move_to(&mut self, position: u64) {
-        self.restart(Arc::clone(self.epoch()), position);
+        self.continue_from(self.prefetcher.position().moved(position));
     }
 
     fn restart(&mut self, epoch: Arc<Epoch<D>>, position: u64) {
+        self.continue_from(BatchSchedule::new(epoch, position));
+    }
+
+    fn continue_from(&mut self, schedule: BatchSchedule<D>) {
         (self.has_failed, self.is_just_resumed) = (false, false);
-        self.prefetcher.restart(BatchSchedule::new(epoch, position));
+        self.prefetcher.restart(schedule);
     }
 }
 

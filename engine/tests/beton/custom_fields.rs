@@ -1,6 +1,7 @@
 //! Fields that a handler of the program reads, and handlers that do not fit the file.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ringmain::beton::{
     BetonDamage, Field, FieldHandler, FieldKind, HEADER_LEN, Header, MemberRegion, MemoryManager,
@@ -51,6 +52,58 @@ fn a_custom_field_is_read_by_its_handler() {
                 assert_eq!(member.len(), 16);
             }
         }
+    }
+}
+
+/// Counts how often the place of a sample is looked up.
+#[derive(Debug)]
+struct Counted(Arc<AtomicUsize>);
+
+impl FieldHandler for Counted {
+    fn member_bytes(&self) -> usize {
+        16
+    }
+
+    fn region(&self, member: &[u8]) -> Option<MemberRegion> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Blob.region(member)
+    }
+}
+
+/// Each move planned the rest of the epoch again, on the thread of the caller.
+#[test]
+fn a_move_within_an_epoch_plans_no_pages() {
+    let mut bytes = std::fs::read(vector()).unwrap();
+    bytes[HEADER_LEN + 2 * 1041] = 255;
+    let memory = ringmain::backends::MemoryBackend::new();
+    memory.insert("a", bytes);
+    let engine = Engine::builder().with_backend(Arc::new(memory)).build().unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let reader = ReaderOptions::new().handle_type(255, Counted(Arc::clone(&calls)));
+    let reader = reader.open(&engine, "a").unwrap();
+    let cache = MemoryManager::ProcessCache { pages: 2.try_into().unwrap() };
+    for window_bytes in [0, 1] {
+        let options = SampleOptions::new().memory_manager(cache).batch_size(1);
+        let mut source = options.prefetch_window_bytes(window_bytes).open(&reader).unwrap();
+        let expected: Vec<u64> = (0..reader.len()).collect();
+        calls.store(0, Ordering::Relaxed);
+        source.skip_batches(1);
+        source.skip_batches(1);
+        assert_eq!(calls.load(Ordering::Relaxed), 0, "nothing is read yet");
+        source.reset();
+        let mut found = Vec::new();
+        while let Some(batch) = source.next_batch().unwrap() {
+            found.extend_from_slice(batch.ids());
+            let skipped = source.next_ids();
+            source.skip_batches(1);
+            found.extend(skipped);
+        }
+        assert_eq!(found, expected);
+        // Each sample is planned once, and its place is looked up for a few batches that are read ahead.
+        let (calls, samples) = (calls.load(Ordering::Relaxed), expected.len());
+        assert!(calls <= 10 * samples, "{calls} calls for {samples} samples");
+        source.reset();
+        assert_eq!(source.next_batch().unwrap().unwrap().ids(), [0]);
     }
 }
 
