@@ -97,6 +97,12 @@ impl GlobalBatches {
         self.batch_from(position).saturating_sub(self.worker.number).min(self.batches)
     }
 
+    /// Returns `true` if a state can say that this worker continues at `position`. After a resume, a worker may also
+    /// have batches before the first one of its number, and no state can say that.
+    pub(super) fn has_state_at(&self, position: u64) -> bool {
+        self.batch_from(position) >= self.worker.number
+    }
+
     /// Returns the number of batches of an epoch, over all workers.
     pub(super) fn batches(&self) -> u64 {
         self.batches

@@ -5,6 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::epoch::{BatchSchedule, Epoch};
+use super::global_batches::GlobalBatches;
 use super::item_set::ItemSet;
 use super::options::EpochOptions;
 use super::order::Order;
@@ -186,8 +187,8 @@ impl<D: ItemSet> EpochSource<D> {
     pub(crate) fn seek(&mut self, id: u64) -> Result<()> {
         let epoch = Arc::clone(self.epoch());
         let position = epoch.position_of(epoch.data.item_of(id)?);
-        if epoch.global.is_some() {
-            return self.seek_share(&epoch, position, id);
+        if let Some(global) = &epoch.global {
+            return self.seek_share(&epoch, global, position, id);
         }
         let batch = epoch.batch(position);
         if !epoch.range.contains(&position) || batch.len == 0 || batch.position != position {
@@ -203,16 +204,31 @@ impl<D: ItemSet> EpochSource<D> {
     }
 
     /// Moves to the share at `position`, if it begins with an item.
-    fn seek_share(&mut self, epoch: &Epoch<D>, position: u64, id: u64) -> Result<()> {
+    fn seek_share(
+        &mut self,
+        epoch: &Epoch<D>,
+        global: &GlobalBatches,
+        position: u64,
+        id: u64,
+    ) -> Result<()> {
         let (batch, mut first) = (epoch.batch(position), [0]);
-        if batch.position == position && batch.len > 0 {
+        let mut is_first = batch.position == position && batch.len > 0;
+        if is_first {
             epoch.fill_ids(position, &mut first);
-            if first == [id] {
+            is_first = first == [id];
+        }
+        let reason = match is_first {
+            true if global.has_state_at(position) => {
                 self.move_to(position);
                 return Ok(());
             }
-        }
-        let reason = "with global batches, this source can only continue at the first item of one of its batches";
+            true => {
+                "it comes before the first turn of this worker, where no state of it could be saved"
+            }
+            false => {
+                "with global batches, this source can only continue at the first item of one of its batches"
+            }
+        };
         let (path, item) = (epoch.data.path().to_owned(), D::item(id));
         Err(Error::NoSuchItem { path, item, reason: reason.to_owned() })
     }

@@ -253,6 +253,40 @@ fn a_worker_continues_from_its_own_state() {
     check_worker_states(&Dataset::new());
 }
 
+/// Worker 3 could seek to batch 0, but no state says that: resuming it continued with batch 3.
+fn check_seek_before_first_turn(data: &impl Data) {
+    let options =
+        Options { global_batch: Some(BATCH), workers: 4, worker: 3, ..Options::default() };
+    let mut source = data.open(options).unwrap();
+    let first = data.open(Options { workers: 1, worker: 0, ..options }).unwrap().next_ids();
+    source.resume(&state_after(data, options, 5)).unwrap();
+    let before = source.state();
+    for id in 0..ITEMS {
+        if source.seek(id).is_ok() {
+            let mut later = data.open(options).unwrap();
+            later.resume(&source.state()).unwrap();
+            assert_eq!(later.next_ids(), source.next_ids(), "after a seek to {id}");
+        }
+    }
+    source.resume(&before).unwrap();
+    let error = source.seek(first[0]).unwrap_err();
+    assert!(error.to_string().contains("before the first turn of this worker"), "{error}");
+    assert_eq!(source.state(), before);
+}
+
+/// Returns the state of a job that has done this many batches.
+fn state_after(data: &impl Data, options: Options, batches: u64) -> EpochState {
+    let mut source = data.open(Options { workers: 1, worker: 0, ..options }).unwrap();
+    source.skip_batches(batches);
+    source.state()
+}
+
+#[test]
+fn a_worker_seeks_only_where_a_state_can_say_so() {
+    check_seek_before_first_turn(&Shards::new());
+    check_seek_before_first_turn(&Dataset::new());
+}
+
 #[test]
 fn only_the_states_of_all_workers_make_that_of_the_job() {
     let data = Shards::new();
