@@ -224,7 +224,7 @@ impl EpochState {
             return refuse(path, reason);
         };
         state.check(epoch, global, selection).or_else(|reason| refuse(path, reason))?;
-        Ok(state.batches_done)
+        Ok(state.batches_done.min(global.batches()))
     }
 }
 
@@ -271,7 +271,8 @@ impl JobState {
                  save the state of a source without workers",
             );
         }
-        if self.batches_done > global.batches() {
+        // Those of the epoch without `drop_last`, which may differ.
+        if self.batches_done > self.items.div_ceil(self.global_batch) {
             return refuse(BEYOND_END);
         }
         Ok(())
