@@ -1,5 +1,8 @@
 //! Decodes images one after the other, with memory that all of them use.
 
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use super::library::Library;
 use super::resample::Resampler;
 use super::{CHANNELS, ImageForm};
@@ -91,7 +94,7 @@ impl DecoderState {
             rgb.copy_from_slice(image.bytes);
             return Ok(());
         }
-        self.library.decode(image.bytes, size_of(image), rgb).map_err(bad_jpeg)
+        decode_jpeg(&mut self.library, image, rgb)
     }
 
     /// Decodes the part of an image that `form` uses for this sample, and brings it into the form.
@@ -118,8 +121,7 @@ impl DecoderState {
             ImageMode::Raw => image.bytes,
             ImageMode::Jpeg => {
                 let decoded = at_least(&mut self.decoded, image.rgb_bytes())?;
-                let done = self.library.decode(image.bytes, (width, height), decoded);
-                done.map_err(bad_jpeg)?;
+                decode_jpeg(&mut self.library, image, decoded)?;
                 &*decoded
             }
         };
@@ -142,6 +144,26 @@ impl DecoderState {
     }
 }
 
+/// Decodes a JPEG that was checked. A panic of the library is damage of this image.
+fn decode_jpeg(
+    library: &mut Library,
+    image: &Image<'_>,
+    rgb: &mut [u8],
+) -> Result<(), BetonDamage> {
+    caught(library, |library| library.decode(image.bytes, size_of(image), rgb)).map_err(bad_jpeg)
+}
+
+fn caught(
+    library: &mut Library,
+    decode: impl FnOnce(&mut Library) -> Result<(), String>,
+) -> Result<(), String> {
+    let outcome = catch_unwind(AssertUnwindSafe(|| decode(library)));
+    outcome.unwrap_or_else(|_panic| {
+        let _broken = mem::take(library);
+        Err("its decoder panicked".to_owned())
+    })
+}
+
 /// Returns width and height.
 fn size_of(image: &Image<'_>) -> (usize, usize) {
     (usize::from(image.width), usize::from(image.height))
@@ -158,6 +180,15 @@ fn at_least(memory: &mut Vec<u8>, len: usize) -> Result<&mut [u8], Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// It ended the program that asked for the batch, and nothing named the sample.
+    #[test]
+    fn a_panic_of_the_decoder_is_damage() {
+        let mut library = DecoderState::default().library;
+        let failed = caught(&mut library, |_| panic!("the test wants this panic"));
+        assert_eq!(failed, Err("its decoder panicked".to_owned()));
+        assert_eq!(caught(&mut library, |_| Ok(())), Ok(()));
+    }
 
     /// After a damaged JPEG the memory stayed with the decoder, however large.
     #[test]
