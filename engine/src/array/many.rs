@@ -109,7 +109,7 @@ impl Engine {
             let view = view.borrow();
             check_size(view.nbytes(), dst.len()).map_err(|error| error.about_view(number))?;
             self.check_own(view, number)?;
-            if is_one_read(view) {
+            if view.is_one_read() {
                 reads.push(Read::new(view.file(), view.offset(), dst));
             }
         }
@@ -119,7 +119,7 @@ impl Engine {
         // Views with their axes in another order go through bounded memory, one by one.
         for (view, dst) in views.iter().zip(dst.iter_mut()) {
             let view = view.borrow();
-            if !is_one_read(view) {
+            if !view.is_one_read() {
                 view.read_bytes_into(dst)?;
             }
         }
@@ -313,14 +313,9 @@ fn total_bytes<V: Borrow<ContiguousMemmap>>(views: &[V]) -> usize {
     views.iter().map(|view| view.borrow().nbytes()).fold(0, usize::saturating_add)
 }
 
-/// Returns `true` if the elements of a view are one read of a batch, in the order of the file.
-fn is_one_read(view: &ContiguousMemmap) -> bool {
-    view.layout().is_c_order() || view.is_empty()
-}
-
 /// A backend's error about one of the views. The index in it counts all views of the caller.
 fn read_error<V: Borrow<ContiguousMemmap>>(views: &[V], error: ringmain_backends::Error) -> Error {
-    let mut batch = (0..views.len()).filter(|number| is_one_read(views[*number].borrow()));
+    let mut batch = (0..views.len()).filter(|number| views[*number].borrow().is_one_read());
     let error = match error.index().and_then(|index| batch.nth(index)) {
         Some(number) => error.with_index(number),
         None => error,

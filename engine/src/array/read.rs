@@ -286,7 +286,7 @@ impl ContiguousMemmap {
     }
 
     /// Returns whether the elements lie in the file in C order, one after the other.
-    fn is_one_read(&self) -> bool {
+    pub(crate) fn is_one_read(&self) -> bool {
         self.layout().is_c_order() || self.is_empty()
     }
 
