@@ -3,7 +3,8 @@
 use half::{bf16, f16};
 use num_complex::{Complex32, Complex64};
 
-use crate::{DType, Error, Kind, Result};
+use crate::memory::zeroed;
+use crate::{DType, Kind, Result};
 
 /// A Rust type that elements can be read as: the integers, `bool`, `f32`, `f64`, `half::f16`,
 /// `half::bf16`, `num_complex`'s complex numbers, and [`F8`] for the 8-bit floats.
@@ -118,12 +119,6 @@ fn decode_f8(kind: Kind, byte: u8) -> Option<f64> {
         _ => (1.0 + mantissa / one) * 2f64.powi(exponent - bias),
     });
     Some(sign * magnitude)
-}
-
-/// Returns zeroed elements; an error instead of an abort if there is no memory.
-fn zeroed<T: bytemuck::Zeroable>(len: usize) -> Result<Vec<T>> {
-    let bytes = len.saturating_mul(size_of::<T>());
-    bytemuck::try_zeroed_vec(len).map_err(|()| Error::OutOfMemory { bytes })
 }
 
 /// Types for which any bytes are valid.

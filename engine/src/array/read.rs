@@ -8,7 +8,7 @@ use ringmain_backends::{Alignment, Buffer, ReadBackendExt};
 
 use super::element::to_native;
 use super::scatter::Scatter;
-use crate::memory::vec_of;
+use crate::memory::zeroed;
 use crate::{ContiguousMemmap, Element, Error, Result};
 
 impl ContiguousMemmap {
@@ -186,7 +186,7 @@ impl ContiguousMemmap {
         elements.try_reserve_exact(self.size()).map_err(|_| Error::OutOfMemory { bytes })?;
         if !self.layout().is_c_order() {
             // The elements are not in the order of the file, so all of them are needed at once.
-            let mut stored = vec_of(self.nbytes())?;
+            let mut stored = zeroed::<u8>(self.nbytes())?;
             self.read_bytes_into(&mut stored)?;
             self.convert_into(&mut stored, &mut elements)?;
             return Ok(elements);

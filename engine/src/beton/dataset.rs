@@ -25,7 +25,7 @@ use super::{
     ALLOCATION_LEN, Allocation, BetonDamage, Error, FIELD_LEN, Field, FieldKind, HEADER_LEN,
     ImageMode,
 };
-use crate::memory::vec_of;
+use crate::memory::zeroed;
 use crate::versioned_file::VersionedFile;
 use crate::{Engine, Item};
 
@@ -327,7 +327,7 @@ impl IndexReader<'_> {
         // `places` checked that the rows lie in the file and within the limit.
         let len = usize::try_from(self.header.samples).unwrap_or(usize::MAX);
         let len = len.saturating_mul(layout.row_bytes());
-        let mut rows = vec_of(len).map_err(|_| self.no_memory(len))?;
+        let mut rows = zeroed::<u8>(len).map_err(|_| self.no_memory(len))?;
         self.read(self.header.metadata_at(), &mut rows)?;
         Ok(rows)
     }

@@ -9,7 +9,7 @@
 //! | [`Reserve`], [`Share`], [`ClaimedBuffer`] (`reserve/`) | a source that reads ahead must leave memory for the next batch of every other source |
 //! | [`BufferSizes`] (`reserve/`) | buffers of one size need not be rounded up to be used again; others must be |
 //! | `Scratch` (`scratch.rs`) | bytes that only pass through need memory too, and a call must succeed although its caller holds the whole pool |
-//! | [`vec_of`], [`recycled`] (`vectors.rs`) | memory for results that the caller keeps; lists that every batch uses again |
+//! | [`zeroed`], [`recycled`] (`vectors.rs`) | memory for results that the caller keeps; lists that every batch uses again |
 //! | arenas (`Loan` in `pool/` of the backends) | the bounce buffers of all requests of a batch, borrowed at once and returned at its end |
 
 mod reserve;
@@ -17,4 +17,4 @@ mod scratch;
 mod vectors;
 
 pub(crate) use reserve::{BufferSizes, ClaimedBuffer, Need, Reserve, Share};
-pub(crate) use vectors::{recycled, vec_of};
+pub(crate) use vectors::{recycled, zeroed};

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use ringmain_backends::{Buffer, Error::PoolExhausted};
 
-use crate::memory::vec_of;
+use crate::memory::zeroed;
 use crate::{Engine, Result};
 
 /// The limit on memory outside the pool for one call.
@@ -24,7 +24,7 @@ impl Engine {
         let bytes = bytes.min(self.scratch_limit_bytes());
         match self.pool().try_take(bytes) {
             Ok(buffer) => Ok(Scratch::Pooled(buffer)),
-            Err(PoolExhausted { .. }) => Ok(Scratch::Own(vec_of(bytes.min(OWN_BYTES_MAX))?)),
+            Err(PoolExhausted { .. }) => Ok(Scratch::Own(zeroed(bytes.min(OWN_BYTES_MAX))?)),
             Err(error) => Err(error.into()),
         }
     }

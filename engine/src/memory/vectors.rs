@@ -2,12 +2,12 @@
 
 use ringmain_backends::Read;
 
-use crate::Result;
-use crate::array::element::Decode;
+use crate::{Error, Result};
 
-/// Returns zeroed memory; an error instead of an abort if there is none.
-pub(crate) fn vec_of(bytes: usize) -> Result<Vec<u8>> {
-    u8::read_vec(bytes, |_| Ok(()))
+/// Returns zeroed elements; an error instead of an abort if there is no memory.
+pub(crate) fn zeroed<T: bytemuck::Zeroable>(len: usize) -> Result<Vec<T>> {
+    let bytes = len.saturating_mul(size_of::<T>());
+    bytemuck::try_zeroed_vec(len).map_err(|()| Error::OutOfMemory { bytes })
 }
 
 /// Empties the list and returns it for reads of another lifetime. It keeps its memory, because

@@ -8,7 +8,7 @@ use super::resample::Resampler;
 use super::{CHANNELS, ImageForm};
 use crate::beton::frame::frame_of;
 use crate::beton::{BetonDamage, Error, Image, ImageMode};
-use crate::memory::vec_of;
+use crate::memory::zeroed;
 
 /// More memory than this is not kept for the next image.
 const KEPT_BYTES_MAX: usize = 64 << 20;
@@ -172,7 +172,7 @@ fn size_of(image: &Image<'_>) -> (usize, usize) {
 /// Returns `len` bytes of `memory`, after it was made larger if necessary.
 fn at_least(memory: &mut Vec<u8>, len: usize) -> Result<&mut [u8], Error> {
     if memory.len() < len {
-        *memory = vec_of(len)?;
+        *memory = zeroed(len)?;
     }
     Ok(&mut memory[..len])
 }
