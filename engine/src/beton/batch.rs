@@ -44,7 +44,6 @@ pub(super) struct Column {
     /// custom fields.
     pub(super) extra_at: usize,
     pub(super) data_at: usize,
-    pub(super) end: usize,
 }
 
 /// Returns the number of bytes before the columns.
@@ -53,15 +52,8 @@ pub(super) fn head_bytes(dataset: &Dataset, len: usize) -> usize {
 }
 
 impl Column {
-    /// Places the column of a field after `start`, for `len` samples with `data_bytes` bytes in
-    /// total.
-    pub(super) fn new(
-        dataset: &Dataset,
-        field: usize,
-        start: usize,
-        len: usize,
-        data_bytes: usize,
-    ) -> Self {
+    /// Places the column of a field after `start`, for `len` samples.
+    pub(super) fn new(dataset: &Dataset, field: usize, start: usize, len: usize) -> Self {
         let up = |at: usize, align| at.checked_next_multiple_of(align).unwrap_or(usize::MAX);
         let kind = dataset.fields[field].kind();
         let align = match kind.array() {
@@ -78,7 +70,7 @@ impl Column {
         };
         let extra_at = at.saturating_add(offsets);
         let data_at = up(extra_at.saturating_add(len.saturating_mul(extra)), align);
-        Self { at, extra_at, data_at, end: data_at.saturating_add(data_bytes) }
+        Self { at, extra_at, data_at }
     }
 }
 
@@ -304,7 +296,7 @@ impl Batch {
         let place = self.words((self.len + 2 * field) * WORD, 2);
         let (at, data_at) = (place[0] as usize, place[1] as usize);
         let offsets = if has_offsets(self.dataset.fields[field].kind()) { self.len + 1 } else { 0 };
-        Column { at, extra_at: at + offsets * WORD, data_at, end: data_at }
+        Column { at, extra_at: at + offsets * WORD, data_at }
     }
 
     fn words(&self, at: usize, count: usize) -> &[u64] {

@@ -75,8 +75,7 @@ impl FillMemory {
                 Err(error) => return Err(error),
             }
         }
-        self.place_columns(dataset);
-        Ok(self.columns.last().map_or(head_bytes(dataset, 0), |last| last.end))
+        Ok(self.place_columns(dataset))
     }
 
     fn locate_one(&mut self, dataset: &Dataset, id: u64) -> Result<(), Error> {
@@ -87,7 +86,8 @@ impl FillMemory {
         Ok(())
     }
 
-    fn place_columns(&mut self, dataset: &Dataset) {
+    /// Places the columns of the samples, and returns the size of the buffer.
+    fn place_columns(&mut self, dataset: &Dataset) -> usize {
         let (len, paged) = (self.ids.len(), dataset.paged.len());
         let mut end = head_bytes(dataset, len);
         let mut paged_before = 0;
@@ -100,10 +100,11 @@ impl FillMemory {
             } else {
                 len.saturating_mul(WORD)
             };
-            let column = Column::new(dataset, field, end, len, data_bytes);
-            end = column.end;
+            let column = Column::new(dataset, field, end, len);
+            end = column.data_at.saturating_add(data_bytes);
             self.columns.push(column);
         }
+        end
     }
 
     /// Lays out the samples that [`locate`](Self::locate) found in a buffer of the size that it
