@@ -8,6 +8,7 @@
 
 use std::io;
 use std::ops::Deref;
+use std::path::Path;
 
 use ringmain_backends::{Error, FileChange, FileHandle, FileVersion};
 
@@ -41,8 +42,14 @@ impl VersionedFile {
         self.version.len()
     }
 
-    /// Returns an error if the file changed since it was opened.
-    pub(crate) fn check(&self) -> Result<(), VersionChange> {
+    /// Returns an error that names `path` if the file changed since it was opened.
+    #[cfg_attr(not(any(feature = "beton", feature = "safetensors")), allow(dead_code))]
+    pub(crate) fn check(&self, path: &Path) -> Result<(), crate::Error> {
+        self.unchanged().map_err(|change| crate::Error::changed(path, change))
+    }
+
+    /// Returns how the file changed since it was opened, if it did.
+    pub(crate) fn unchanged(&self) -> Result<(), VersionChange> {
         let now = version(&self.engine, &self.file)?;
         now.change_since(&self.version).map_or(Ok(()), |change| Err(VersionChange::Known(change)))
     }

@@ -67,7 +67,7 @@ impl Dataset {
         let rows = index.rows(&layout)?;
         let table = index.table(&pages, regions)?;
         let fingerprint = fingerprint(&opened.head, &fields, &table);
-        opened.file.check().map_err(|change| Error::changed(path, change))?;
+        opened.file.check(path)?;
         if backend.capabilities().zero_copy {
             // The index was copied, so its pages need not stay mapped.
             let released = backend.release(&opened.file, 0..opened.file.len());
@@ -95,7 +95,7 @@ impl Dataset {
     pub(super) fn describe(engine: &Engine, path: &Path) -> Result<(Header, Vec<Field>), Error> {
         let opened = OpenedFile::new(engine, path)?;
         let fields = opened.index(engine).fields(&ReaderOptions::new())?;
-        opened.file.check().map_err(|change| Error::changed(&opened.path, change))?;
+        opened.file.check(&opened.path)?;
         Ok((opened.header, fields))
     }
 
@@ -169,7 +169,7 @@ impl Dataset {
         outcome: ringmain_backends::Result<()>,
         piece_of: impl FnOnce(usize) -> Option<&'a PlacedRegion>,
     ) -> Result<(), Error> {
-        self.file.check().map_err(|change| Error::changed(&self.path, change))?;
+        self.file.check(&self.path)?;
         outcome.map_err(|source| {
             let piece = source.index().and_then(piece_of);
             let item = piece.map(|piece| self.item(piece.sample, piece.field));

@@ -36,7 +36,7 @@ impl Shard {
 
     /// Returns an error if the file at the path is no longer the opened one.
     pub(super) fn check_unchanged(&self) -> Result<(), Error> {
-        self.file.check().map_err(|change| match change {
+        self.file.unchanged().map_err(|change| match change {
             VersionChange::Known(FileChange::Truncated { len }) => match len < self.payload_end {
                 true => self.truncated(len),
                 // The bytes that are missing now followed the rows.

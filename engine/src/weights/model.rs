@@ -101,7 +101,7 @@ impl WeightFile {
 
     /// Returns an error if the file changed.
     pub(super) fn check_unchanged(&self) -> Result<(), Error> {
-        self.file.check().map_err(|change| Error::changed(self.path(), change))
+        self.file.check(self.path())
     }
 }
 
@@ -340,7 +340,7 @@ fn open_file(
     }
     let json = &bytes[LENGTH_BYTES..data_start as usize];
     let header = header::parse(json, file_len - data_start, number, path)?;
-    file.check().map_err(|change| Error::changed(path, change))?;
+    file.check(path)?;
     Ok((file, header))
 }
 
@@ -363,7 +363,7 @@ fn read_index(engine: &Engine, path: &Path) -> Result<Vec<u8>, Error> {
         return Err(Error::format(path, WeightsDamage::BadIndex { reason }));
     }
     let json = read_start(backend, &file, file.len()).map_err(failed)?;
-    file.check().map_err(|change| Error::changed(path, change))?;
+    file.check(path)?;
     Ok(json)
 }
 

@@ -44,7 +44,7 @@ impl RangeReader {
             _ => read(&self.engine, &self.file, range),
         };
         // If the file was truncated or replaced, that is the cause of any failed read.
-        self.file.check().map_err(|change| Error::changed(self.file.path(), change))?;
+        self.file.check(self.file.path())?;
         outcome.map_err(|error| self.error(error))
     }
 
