@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ringmain_backends::BufferPool;
 
-use super::read::{IfSpent, PlacedTensor, TensorMemory, WantedTensor};
+use super::read::{PlacedTensor, TensorMemory, WantedTensor};
 use super::{Error, Tensor, Weights};
 use crate::prefetch::{Done, Limits, Prefetcher, Room, Schedule, read_group};
 
@@ -256,9 +256,9 @@ impl LoadSchedule {
         let shared = &self.weights.shared;
         self.numbers[self.at..].iter().map(|at| {
             let info = &shared.tensors[*at];
-            let piece = WantedTensor::whole(info);
-            let bytes = self.memory.counted_bytes(&piece, &shared.files[info.file()]);
-            (piece, bytes)
+            let wanted = WantedTensor::whole(info);
+            let bytes = self.memory.counted_bytes(&wanted, &shared.files[info.file()]);
+            (wanted, bytes)
         })
     }
 }
@@ -274,13 +274,13 @@ impl LoadSchedule {
     /// Takes memory for the next tensor, and for as many more as the budget and the pool allow.
     fn stage(&self, budget_bytes: usize) -> Result<StagedTensors, Error> {
         let (mut group, mut total) = (StagedTensors::default(), 0usize);
-        for (piece, bytes) in self.ahead() {
+        for (wanted, bytes) in self.ahead() {
             total = total.saturating_add(bytes);
             let is_first = group.placed.is_empty();
             if !is_first && total > budget_bytes {
                 break;
             }
-            match self.weights.place(piece, &self.memory, IfSpent::Fail) {
+            match self.weights.place(wanted, &self.memory, BufferPool::try_take) {
                 Ok(placed) => group.placed.push(placed),
                 Err(error) if is_first => return Err(error),
                 Err(_) => break, // the next group begins with it

@@ -35,42 +35,25 @@ pub(super) enum TensorMemory {
 }
 
 impl TensorMemory {
-    /// Returns the size of a buffer for a piece. In a pool it depends only on the size of the
-    /// tensor, not on its offset, so that the next model of the same shape can reuse the buffers.
-    fn wanted_bytes(&self, piece: &WantedTensor, file: &WeightFile) -> usize {
+    /// Returns the bytes that the buffer of a tensor takes of the window.
+    pub(super) fn counted_bytes(&self, wanted: &WantedTensor, file: &WeightFile) -> usize {
         match self {
-            Self::Fresh => piece.read_bytes(file),
-            Self::Pool(_) => pooled_bytes(piece, file),
-        }
-    }
-
-    /// Returns the bytes that a buffer for a piece takes of the window.
-    pub(super) fn counted_bytes(&self, piece: &WantedTensor, file: &WeightFile) -> usize {
-        let wanted = self.wanted_bytes(piece, file);
-        match self {
-            Self::Fresh => wanted.checked_next_multiple_of(PAGE_BYTES).unwrap_or(wanted),
-            Self::Pool(pool) => pool.capacity_for(wanted),
-        }
-    }
-
-    fn take(&self, len: usize, if_spent: IfSpent) -> ringmain_backends::Result<Buffer> {
-        match (self, if_spent) {
-            (Self::Fresh, _) => Buffer::unpooled(len),
-            (Self::Pool(pool), IfSpent::Wait) => pool.take(len),
-            (Self::Pool(pool), IfSpent::Fail) => pool.try_take(len),
+            Self::Fresh => {
+                let bytes = wanted.placement(file).buffer_bytes();
+                bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(bytes)
+            }
+            Self::Pool(pool) => pool.capacity_for(pooled_bytes(wanted, file)),
         }
     }
 }
 
-/// Whether to wait if the pool has no free memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IfSpent {
-    Wait,
-    Fail,
-}
+/// Takes a buffer of a pool: [`BufferPool::take`], which waits for it, or [`BufferPool::try_take`].
+type Take = fn(&BufferPool, usize) -> ringmain_backends::Result<Buffer>;
 
-fn pooled_bytes(piece: &WantedTensor, file: &WeightFile) -> usize {
-    file.file.alignment().placed_bytes_max(piece.nbytes)
+/// Returns the size of a buffer in a pool. It depends only on the size of the tensor, not on its offset, so that the next
+/// model of the same shape can reuse the buffers.
+fn pooled_bytes(wanted: &WantedTensor, file: &WeightFile) -> usize {
+    file.file.alignment().placed_bytes_max(wanted.nbytes)
 }
 
 /// A tensor, or rows of one, to read.
@@ -99,16 +82,11 @@ impl WantedTensor {
         let item_bytes = (self.info.dtype().bitsize() / 8).max(1);
         file.file.alignment().place(self.range(), item_bytes, file.file.len())
     }
-
-    /// Returns the number of bytes to read.
-    fn read_bytes(&self, file: &WeightFile) -> usize {
-        self.placement(file).buffer_bytes()
-    }
 }
 
 /// A tensor with the memory to read it into.
 pub(super) struct PlacedTensor {
-    piece: WantedTensor,
+    wanted: WantedTensor,
     placement: Placement,
     buffer: Buffer,
 }
@@ -116,7 +94,7 @@ pub(super) struct PlacedTensor {
 impl PlacedTensor {
     pub(super) fn finish(mut self) -> Tensor {
         self.buffer.narrow(self.placement.in_buffer());
-        Tensor::new(self.piece.info, self.piece.shape, self.buffer)
+        Tensor::new(self.wanted.info, self.wanted.shape, self.buffer)
     }
 }
 
@@ -129,8 +107,8 @@ pub(super) struct ReadPart<'a> {
 
 impl<'a> ReadPart<'a> {
     fn whole(placed: &'a mut PlacedTensor) -> Self {
-        let PlacedTensor { piece, placement, buffer } = placed;
-        Self { info: &piece.info, offset: placement.blocks().start, dst: buffer }
+        let PlacedTensor { wanted, placement, buffer } = placed;
+        Self { info: &wanted.info, offset: placement.blocks().start, dst: buffer }
     }
 
     /// Splits the part into parts of at most `bytes_max` bytes.
@@ -170,9 +148,9 @@ impl Weights {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read_from(&self, name: &str, pool: &BufferPool) -> Result<Tensor, Error> {
-        let piece = WantedTensor::whole(&self.shared.tensors[self.find(name)?]);
+        let wanted = WantedTensor::whole(&self.shared.tensors[self.find(name)?]);
         let memory = TensorMemory::Pool(pool.clone());
-        let mut placed = self.place(piece, &memory, IfSpent::Fail)?;
+        let mut placed = self.place(wanted, &memory, BufferPool::try_take)?;
         self.read_placed(std::slice::from_mut(&mut placed), &memory)?;
         Ok(placed.finish())
     }
@@ -193,18 +171,18 @@ impl Weights {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read_many<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<Tensor>, Error> {
-        let piece = |name: &S| -> Result<_, Error> {
+        let whole = |name: &S| -> Result<_, Error> {
             Ok(WantedTensor::whole(&self.shared.tensors[self.find(name.as_ref())?]))
         };
-        let pieces = names.iter().map(piece).collect::<Result<Vec<_>, Error>>()?;
-        self.read_pieces(pieces, &TensorMemory::Fresh)
+        let wanted = names.iter().map(whole).collect::<Result<Vec<_>, Error>>()?;
+        self.read_wanted(wanted, &TensorMemory::Fresh)
     }
 
     /// Reads all tensors as one batch. [`load`](Self::load) delivers them while the next ones are
     /// read.
     pub fn read_all(&self) -> Result<Vec<Tensor>, Error> {
-        let pieces = self.shared.tensors.iter().map(WantedTensor::whole).collect();
-        self.read_pieces(pieces, &TensorMemory::Fresh)
+        let wanted = self.shared.tensors.iter().map(WantedTensor::whole).collect();
+        self.read_wanted(wanted, &TensorMemory::Fresh)
     }
 
     /// Reads all tensors like [`read_all`](Self::read_all), into memory of a pool. Dropping the tensors
@@ -227,8 +205,8 @@ impl Weights {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read_all_from(&self, pool: &BufferPool) -> Result<Vec<Tensor>, Error> {
-        let pieces = self.shared.tensors.iter().map(WantedTensor::whole).collect();
-        self.read_pieces(pieces, &TensorMemory::Pool(pool.clone()))
+        let wanted = self.shared.tensors.iter().map(WantedTensor::whole).collect();
+        self.read_wanted(wanted, &TensorMemory::Pool(pool.clone()))
     }
 
     /// Returns the limit of a pool that can hold all tensors at once.
@@ -318,22 +296,22 @@ impl Weights {
                 "its rows have {row_bits} bits, so these rows are not whole bytes"
             )));
         }
-        let mut piece = WantedTensor::whole(info);
-        piece.shape[0] = rows.len();
-        piece.offset += (begin_bits / 8) as u64;
-        piece.nbytes = (end_bits - begin_bits) / 8;
-        let mut tensors = self.read_pieces(vec![piece], &TensorMemory::Fresh)?;
+        let mut wanted = WantedTensor::whole(info);
+        wanted.shape[0] = rows.len();
+        wanted.offset += (begin_bits / 8) as u64;
+        wanted.nbytes = (end_bits - begin_bits) / 8;
+        let mut tensors = self.read_wanted(vec![wanted], &TensorMemory::Fresh)?;
         tensors.pop().ok_or_else(|| self.no_such(name))
     }
 
     /// Reads tensors as one batch, and returns them in the given order.
-    fn read_pieces(
+    fn read_wanted(
         &self,
-        pieces: Vec<WantedTensor>,
+        wanted: Vec<WantedTensor>,
         memory: &TensorMemory,
     ) -> Result<Vec<Tensor>, Error> {
-        let place = |piece| self.place(piece, memory, IfSpent::Wait);
-        let mut placed = pieces.into_iter().map(place).collect::<Result<Vec<_>, _>>()?;
+        let place = |wanted| self.place(wanted, memory, BufferPool::take);
+        let mut placed = wanted.into_iter().map(place).collect::<Result<Vec<_>, _>>()?;
         self.read_placed(&mut placed, memory)?;
         Ok(placed.into_iter().map(PlacedTensor::finish).collect())
     }
@@ -341,16 +319,20 @@ impl Weights {
     /// Takes memory for a tensor.
     pub(super) fn place(
         &self,
-        piece: WantedTensor,
+        wanted: WantedTensor,
         memory: &TensorMemory,
-        if_spent: IfSpent,
+        take: Take,
     ) -> Result<PlacedTensor, Error> {
-        let file = &self.shared.files[piece.info.file()];
-        let buffer = memory.take(memory.wanted_bytes(&piece, file), if_spent);
-        let failed = |error| tensor_error(file.path(), Some(piece.info.name()), error);
+        let file = &self.shared.files[wanted.info.file()];
+        let placement = wanted.placement(file);
+        let buffer = match memory {
+            TensorMemory::Fresh => Buffer::unpooled(placement.buffer_bytes()),
+            TensorMemory::Pool(pool) => take(pool, pooled_bytes(&wanted, file)),
+        };
+        let failed = |error| tensor_error(file.path(), Some(wanted.info.name()), error);
         let mut buffer = buffer.map_err(failed)?;
-        buffer.narrow(0..piece.read_bytes(file));
-        Ok(PlacedTensor { placement: piece.placement(file), piece, buffer })
+        buffer.narrow(0..placement.buffer_bytes());
+        Ok(PlacedTensor { wanted, placement, buffer })
     }
 
     /// Reads tensors into their memory as one batch.
