@@ -164,7 +164,7 @@ impl BatchReader for SampleBatchReader {
     }
 
     /// Until it is read, a batch counts as one of average samples.
-    fn window_bytes(epoch: &Epoch<SampleSet>, _position: u64) -> usize {
+    fn window_bytes(epoch: &Epoch<SampleSet>, _len: usize) -> usize {
         let samples = usize::try_from(epoch.data.item_count()).unwrap_or(usize::MAX);
         epoch.data.batch_bytes(epoch.batch_items.min(samples))
     }

@@ -295,8 +295,8 @@ impl<D: ItemSet> Schedule for BatchSchedule<D> {
     type Item = D::Delivery;
 
     fn next_bytes(&self) -> Option<usize> {
-        let has_batch = self.epoch.batch(self.position).len > 0;
-        has_batch.then(|| D::Reader::window_bytes(&self.epoch, self.position))
+        let BatchPlace { len, .. } = self.epoch.batch(self.position);
+        (len > 0).then(|| D::Reader::window_bytes(&self.epoch, len))
     }
 
     fn read(&mut self, room: Room, done: &mut Vec<Done<D::Delivery>>) -> Result<()> {

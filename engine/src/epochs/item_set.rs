@@ -135,8 +135,8 @@ pub(crate) trait BatchReader: Clone + Send + 'static {
         Self::new(epoch, position)
     }
 
-    /// Returns the bytes that the batch at `position` takes of the window.
-    fn window_bytes(epoch: &Epoch<Self::Data>, position: u64) -> usize;
+    /// Returns the bytes that a batch of `len` items takes of the window.
+    fn window_bytes(epoch: &Epoch<Self::Data>, len: usize) -> usize;
 
     /// Reads the batch at `position`, and at most as many after it as fit in `room`. It appends the
     /// batches it read even if a later one fails. It never waits for memory.

@@ -66,7 +66,8 @@ impl RowBatchReader {
     ) -> Result<RowBatch> {
         let corpus = &epoch.data.corpus;
         // Before the memory, because its alignment depends on the first row.
-        epoch.batch_ids(place.position, &mut self.row_ids);
+        self.row_ids.resize(place.len, 0);
+        epoch.fill_ids(place.position, &mut self.row_ids);
         let first = self.row_ids.first().copied().unwrap_or_default();
         let shard = &corpus.shards[corpus.shard_of(first, 0)];
         let offset = corpus.offset(shard, first);
@@ -108,8 +109,8 @@ impl BatchReader for RowBatchReader {
         Self::default()
     }
 
-    fn window_bytes(epoch: &Epoch<RowSet>, position: u64) -> usize {
-        window_bytes(&epoch.data, epoch.batch(position).len)
+    fn window_bytes(epoch: &Epoch<RowSet>, len: usize) -> usize {
+        window_bytes(&epoch.data, len)
     }
 
     fn read(
