@@ -10,8 +10,8 @@ use ringmain_backends::{Buffer, Read};
 use super::element::to_native;
 use super::read::check_size;
 use crate::error::count;
-use crate::memory::{BufferSizes, ClaimedBuffer, Need, Share};
-use crate::prefetch::{Done, Limits, Prefetcher, Room, Schedule, read_group};
+use crate::memory::{BufferSizes, ClaimedBuffer, Share};
+use crate::prefetch::{Done, Limits, Prefetcher, Room, Schedule, read_group, stage_group};
 use crate::{ContiguousMemmap, Element, Engine, Error, Result};
 
 impl Engine {
@@ -241,22 +241,12 @@ struct ViewSchedule {
 impl ViewSchedule {
     /// Takes memory for the next view, and for later ones that are read with it.
     fn stage(&self, room: Room) -> Result<Vec<ClaimedBuffer>> {
-        let (mut staged, mut bytes) = (Vec::new(), 0usize);
-        for view in &self.views[self.at..] {
-            let is_first = staged.is_empty();
-            bytes = bytes.saturating_add(buffer_bytes(view));
-            if !is_first && bytes > room.budget_bytes {
-                break;
-            }
-            let need = if is_first { room.need } else { Need::Ahead };
-            match self.share.take(buffer_bytes(view), need) {
-                Ok(taken) => staged.push(taken),
-                Err(error) if is_first => {
-                    return Err(Error::reading(view.path(), None, "a view", error));
-                }
-                Err(_) => break, // read as many as fit in memory
-            }
-        }
+        let mut staged = Vec::new();
+        let views = self.views[self.at..].iter().map(|view| (view, buffer_bytes(view)));
+        stage_group(views, room, &mut staged, |view, need| {
+            let taken = self.share.take(buffer_bytes(view), need);
+            taken.map_err(|error| Error::reading(view.path(), None, "a view", error))
+        })?;
         Ok(staged)
     }
 

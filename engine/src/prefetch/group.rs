@@ -1,6 +1,33 @@
 //! Jobs that are read together.
 
+use super::Room;
 use crate::Result;
+use crate::memory::Need;
+
+/// Takes memory for the first job, and for more while they fit in `room` and there is memory. Only the first job's error
+/// counts. A job comes with the bytes that it takes of the window.
+pub(crate) fn stage_group<J, T>(
+    jobs: impl Iterator<Item = (J, usize)>,
+    room: Room,
+    staged: &mut Vec<T>,
+    mut take: impl FnMut(J, Need) -> Result<T>,
+) -> Result<()> {
+    let (mut need, mut total) = (room.need, 0usize);
+    for (job, bytes) in jobs {
+        let is_first = staged.is_empty();
+        total = total.saturating_add(bytes);
+        if !is_first && total > room.budget_bytes {
+            break;
+        }
+        match take(job, need) {
+            Ok(taken) => staged.push(taken),
+            Err(error) if is_first => return Err(error),
+            Err(_) => break, // the next group begins with it
+        }
+        need = Need::Ahead;
+    }
+    Ok(())
+}
 
 /// Reads the next `count` jobs together. `read` reads and delivers the given number of jobs. If that fails, the
 /// jobs are read one by one: those before the bad one are delivered, and the error is about the bad one.

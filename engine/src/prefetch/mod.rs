@@ -41,7 +41,7 @@ use crate::{Error, Result};
 
 mod group;
 
-pub(crate) use group::read_group;
+pub(crate) use group::{read_group, stage_group};
 
 /// The jobs to read, one after the other. A clone continues from the same place.
 pub(crate) trait Schedule: Clone + Send + 'static {

@@ -1,11 +1,13 @@
 //! Reads batches of rows, several small batches at a time.
 
+use std::iter;
+
 use super::batch::RowBatch;
 use super::row_set::RowSet;
 use super::run_reader::RunReader;
 use crate::epochs::{BatchPlace, BatchReader, Epoch};
 use crate::memory::Need;
-use crate::prefetch::{Done, Room, read_group};
+use crate::prefetch::{Done, Room, read_group, stage_group};
 use crate::{Error, Result};
 
 /// The most bytes of batches that are read together if the backend is no faster with many reads at
@@ -35,46 +37,17 @@ impl Clone for RowBatchReader {
 
 impl RowBatchReader {
     /// Takes memory for the batch at `position`, and for later ones that are read with it.
-    fn stage(&mut self, epoch: &Epoch<RowSet>, mut position: u64, room: Room) -> Result<()> {
+    fn stage(&mut self, epoch: &Epoch<RowSet>, position: u64, room: Room) -> Result<()> {
         let most = if epoch.data.is_queued { GROUP_BYTES_MAX } else { PLAIN_GROUP_BYTES };
-        let group_bytes = room.budget_bytes.min(most);
-        let mut bytes = 0;
-        while self.staged.len() < GROUP_BATCHES_MAX {
-            let batch = epoch.batch(position);
-            let is_first = self.staged.is_empty();
-            bytes += window_bytes(&epoch.data, batch.len);
-            if batch.len == 0 || (!is_first && bytes > group_bytes) {
-                break;
-            }
-            let need = if is_first { room.need } else { Need::Ahead };
-            match self.stage_one(epoch, batch, need) {
-                Ok(batch) => self.staged.push(batch),
-                Err(error) if is_first => return Err(error),
-                Err(_) => break, // read as many as fit in memory
-            }
-            position = batch.position + batch.len as u64;
-        }
-        Ok(())
-    }
-
-    /// Takes memory for a batch, and fills in its row ids.
-    fn stage_one(
-        &mut self,
-        epoch: &Epoch<RowSet>,
-        place: BatchPlace,
-        need: Need,
-    ) -> Result<RowBatch> {
-        let corpus = &epoch.data.corpus;
-        // Before the memory, because its alignment depends on the first row.
-        self.row_ids.resize(place.len, 0);
-        epoch.fill_ids(place.position, &mut self.row_ids);
-        let first = self.row_ids.first().copied().unwrap_or_default();
-        let shard = &corpus.shards[corpus.shard_of(first, 0)];
-        let offset = corpus.offset(shard, first);
-        let mut batch = RowBatch::take(&epoch.share, need, epoch.data.shape(place.len), offset)
-            .map_err(|error| Error::reading(shard.path(), None, "a batch", error))?;
-        batch.row_ids_mut().copy_from_slice(&self.row_ids);
-        Ok(batch)
+        let room = Room { budget_bytes: room.budget_bytes.min(most), ..room };
+        let place = |position: u64| Some(epoch.batch(position)).filter(|place| place.len > 0);
+        let after = |place: &BatchPlace| place.position + place.len as u64;
+        let places = iter::successors(place(position), |last| place(after(last)));
+        let jobs = places.map(|place| (place, window_bytes(&epoch.data, place.len)));
+        let Self { row_ids, staged, .. } = self;
+        stage_group(jobs.take(GROUP_BATCHES_MAX), room, staged, |place, need| {
+            stage_one(epoch, place, need, row_ids)
+        })
     }
 
     /// Reads the first `batches` staged batches, and checks that their shards did not change.
@@ -127,6 +100,26 @@ impl BatchReader for RowBatchReader {
         self.staged.clear();
         outcome
     }
+}
+
+/// Takes memory for a batch, and fills in its row ids.
+fn stage_one(
+    epoch: &Epoch<RowSet>,
+    place: BatchPlace,
+    need: Need,
+    row_ids: &mut Vec<u64>,
+) -> Result<RowBatch> {
+    let corpus = &epoch.data.corpus;
+    // Before the memory, because its alignment depends on the first row.
+    row_ids.resize(place.len, 0);
+    epoch.fill_ids(place.position, row_ids);
+    let first = row_ids.first().copied().unwrap_or_default();
+    let shard = &corpus.shards[corpus.shard_of(first, 0)];
+    let offset = corpus.offset(shard, first);
+    let mut batch = RowBatch::take(&epoch.share, need, epoch.data.shape(place.len), offset)
+        .map_err(|error| Error::reading(shard.path(), None, "a batch", error))?;
+    batch.row_ids_mut().copy_from_slice(row_ids);
+    Ok(batch)
 }
 
 /// Returns the bytes that a batch takes of the window.

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use ringmain_backends::BufferPool;
 
-use super::read::{PlacedTensor, TensorMemory, WantedTensor};
+use super::read::{TensorMemory, WantedTensor};
 use super::{Error, Tensor, Weights};
-use crate::prefetch::{Done, Limits, Prefetcher, Room, Schedule, read_group};
+use crate::prefetch::{Done, Limits, Prefetcher, Room, Schedule, read_group, stage_group};
 
 /// The default window: enough to keep the device busy even if tensors are large.
 const WINDOW_BYTES: usize = 128 << 20;
@@ -263,34 +263,6 @@ impl LoadSchedule {
     }
 }
 
-/// Tensors that are read together, each with the bytes that it takes of the window.
-#[derive(Default)]
-struct StagedTensors {
-    placed: Vec<PlacedTensor>,
-    bytes: Vec<usize>,
-}
-
-impl LoadSchedule {
-    /// Takes memory for the next tensor, and for as many more as the budget and the pool allow.
-    fn stage(&self, budget_bytes: usize) -> Result<StagedTensors, Error> {
-        let (mut group, mut total) = (StagedTensors::default(), 0usize);
-        for (wanted, bytes) in self.ahead() {
-            total = total.saturating_add(bytes);
-            let is_first = group.placed.is_empty();
-            if !is_first && total > budget_bytes {
-                break;
-            }
-            match self.weights.place(wanted, &self.memory, BufferPool::try_take) {
-                Ok(placed) => group.placed.push(placed),
-                Err(error) if is_first => return Err(error),
-                Err(_) => break, // the next group begins with it
-            }
-            group.bytes.push(bytes);
-        }
-        Ok(group)
-    }
-}
-
 impl Schedule for LoadSchedule {
     type Item = Tensor;
 
@@ -299,7 +271,13 @@ impl Schedule for LoadSchedule {
     }
 
     fn read(&mut self, room: Room, done: &mut Vec<Done<Tensor>>) -> Result<(), Error> {
-        let StagedTensors { mut placed, mut bytes } = self.stage(room.budget_bytes)?;
+        let (mut placed, mut bytes) = (Vec::new(), Vec::new());
+        let jobs = self.ahead().map(|(wanted, size)| ((wanted, size), size));
+        stage_group(jobs, room, &mut placed, |(wanted, size), _need| {
+            let taken = self.weights.place(wanted, &self.memory, BufferPool::try_take)?;
+            bytes.push(size);
+            Ok(taken)
+        })?;
         read_group(placed.len(), |count| {
             self.weights.read_placed(&mut placed[..count], &self.memory)?;
             for (placed, bytes) in placed.drain(..count).zip(bytes.drain(..count)) {
