@@ -11,7 +11,9 @@ use super::element::to_native;
 use super::read::check_size;
 use crate::error::count;
 use crate::memory::{BufferSizes, ClaimedBuffer, Share};
-use crate::prefetch::{Done, Limits, Prefetcher, Room, Schedule, read_group, stage_group};
+use crate::prefetch::{
+    Done, Limits, Prefetcher, Room, Schedule, UntilError, read_group, stage_group,
+};
 use crate::{ContiguousMemmap, Element, Engine, Error, Result};
 
 impl Engine {
@@ -175,32 +177,22 @@ impl Engine {
         let share = self.reserve().share(largest_bytes, BufferSizes::Varying);
         let limits = Limits { window_bytes, patience: self.memory_patience() };
         let schedule = ViewSchedule { engine: self.clone(), views, at: 0, share };
-        Ok(ViewReader { reader: Some(Prefetcher::new(schedule, limits)) })
+        Ok(ViewReader(UntilError::new(Prefetcher::new(schedule, limits))))
     }
 }
 
 /// An iterator over views that a thread reads ahead; see [`Engine::read_ahead`].
-pub struct ViewReader {
-    /// `None` after an error.
-    reader: Option<Prefetcher<ViewSchedule>>,
-}
+pub struct ViewReader(UntilError<ViewSchedule>);
 
 impl Iterator for ViewReader {
     type Item = Result<Buffer>;
 
     fn next(&mut self) -> Option<Result<Buffer>> {
-        let outcome = self.reader.as_mut()?.next()?;
-        if outcome.is_err() {
-            self.reader = None;
-        }
-        Some(outcome.map(ClaimedBuffer::into_buffer))
+        self.0.next().map(|outcome| outcome.map(ClaimedBuffer::into_buffer))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.reader.as_ref().map_or(0, |reader| {
-            let ViewSchedule { views, at, .. } = reader.position();
-            views.len() - at
-        });
+        let left = self.0.position().map_or(0, |schedule| schedule.views.len() - schedule.at);
         (0, Some(left))
     }
 }
@@ -212,14 +204,8 @@ impl crate::async_engine::Polled for ViewReader {
     type Batch = Buffer;
 
     fn poll_batch(&mut self, waker: &std::task::Waker) -> std::task::Poll<Option<Result<Buffer>>> {
-        let Some(reader) = &mut self.reader else { return std::task::Poll::Ready(None) };
-        reader.poll_next(waker).map(|outcome| {
-            let outcome = outcome?;
-            if outcome.is_err() {
-                self.reader = None;
-            }
-            Some(outcome.map(ClaimedBuffer::into_buffer))
-        })
+        let outcome = self.0.poll_next(waker);
+        outcome.map(|outcome| outcome.map(|outcome| outcome.map(ClaimedBuffer::into_buffer)))
     }
 }
 

@@ -40,8 +40,10 @@ use crate::sync::{Arc, Condvar, Instant, Mutex, MutexGuard, PoisonError};
 use crate::{Error, Result};
 
 mod group;
+mod until_error;
 
 pub(crate) use group::{read_group, stage_group};
+pub(crate) use until_error::UntilError;
 
 /// The jobs to read, one after the other. A clone continues from the same place.
 pub(crate) trait Schedule: Clone + Send + 'static {
@@ -90,7 +92,7 @@ pub(crate) struct Limits {
 }
 
 /// The result of the next job; `None` at the end.
-type Outcome<S> = Option<Result<<S as Schedule>::Item>>;
+pub(crate) type Outcome<S> = Option<Result<<S as Schedule>::Item>>;
 
 /// How a caller waits for a result.
 #[derive(Clone, Copy)]

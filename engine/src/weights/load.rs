@@ -14,7 +14,9 @@ use ringmain_backends::BufferPool;
 
 use super::read::{TensorMemory, WantedTensor};
 use super::{Error, Tensor, Weights};
-use crate::prefetch::{Done, Limits, Prefetcher, Room, Schedule, read_group, stage_group};
+use crate::prefetch::{
+    Done, Limits, Prefetcher, Room, Schedule, UntilError, read_group, stage_group,
+};
 
 /// The default window: enough to keep the device busy even if tensors are large.
 const WINDOW_BYTES: usize = 128 << 20;
@@ -140,7 +142,7 @@ impl Weights {
             LoadSchedule { weights: self.clone(), numbers: numbers.into(), at: 0, memory };
         let window_bytes = options.window_bytes.unwrap_or(WINDOW_BYTES);
         let limits = Limits { window_bytes, patience: options.patience.unwrap_or(PATIENCE) };
-        let tensors = Some(Prefetcher::new(schedule, limits));
+        let tensors = UntilError::new(Prefetcher::new(schedule, limits));
         Ok(Load { tensors, progress, report: options.progress })
     }
 }
@@ -148,8 +150,7 @@ impl Weights {
 /// The tensors of [`Weights::load`]. The iterator ends after the first error. Dropping it ends the
 /// thread, which completes at most the read in progress.
 pub struct Load {
-    /// `None` after an error.
-    tensors: Option<Prefetcher<LoadSchedule>>,
+    tensors: UntilError<LoadSchedule>,
     progress: LoadProgress,
     report: Option<Report>,
 }
@@ -187,24 +188,21 @@ impl Load {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn next_within(&mut self, timeout: Duration) -> Poll<Option<Result<Tensor, Error>>> {
-        let Some(tensors) = &mut self.tensors else { return Poll::Ready(None) };
-        tensors.next_within(timeout).map(|outcome| self.count_delivered(outcome?))
+        self.tensors.next_within(timeout).map(|outcome| self.counted(outcome))
     }
 
-    fn count_delivered(&mut self, outcome: Result<Tensor, Error>) -> Option<Result<Tensor, Error>> {
-        match &outcome {
-            Ok(tensor) => {
-                self.progress.tensors_done += 1;
-                self.progress.bytes_done += tensor.bytes().len() as u64;
-                if let Some(report) = &self.report {
-                    // A function that panicked is called again, as it was without a lock.
-                    let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
-                    report(self.progress);
-                }
+    /// Counts a tensor that is delivered.
+    fn counted(&mut self, outcome: Option<Result<Tensor, Error>>) -> Option<Result<Tensor, Error>> {
+        if let Some(Ok(tensor)) = &outcome {
+            self.progress.tensors_done += 1;
+            self.progress.bytes_done += tensor.bytes().len() as u64;
+            if let Some(report) = &self.report {
+                // A function that panicked is called again, as it was without a lock.
+                let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+                report(self.progress);
             }
-            Err(_) => self.tensors = None,
         }
-        Some(outcome)
+        outcome
     }
 }
 
@@ -212,8 +210,8 @@ impl Iterator for Load {
     type Item = Result<Tensor, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let outcome = self.tensors.as_mut()?.next()?;
-        self.count_delivered(outcome)
+        let outcome = self.tensors.next();
+        self.counted(outcome)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -229,8 +227,7 @@ impl crate::async_engine::Polled for Load {
     type Batch = Tensor;
 
     fn poll_batch(&mut self, waker: &std::task::Waker) -> Poll<Option<Result<Tensor, Error>>> {
-        let Some(tensors) = &mut self.tensors else { return Poll::Ready(None) };
-        tensors.poll_next(waker).map(|outcome| self.count_delivered(outcome?))
+        self.tensors.poll_next(waker).map(|outcome| self.counted(outcome))
     }
 }
 
