@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize as Count, Ordering as CountOrdering};
 use ringmain_backends::sync::{FOREVER, advance, choose, explore};
 
 use super::*;
+use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
 const JOBS: usize = 4;

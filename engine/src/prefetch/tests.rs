@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use super::queue::SharedQueue;
 use super::*;
+use crate::sync::Arc;
 
 /// The length of a wait that must end.
 const SHORT: Duration = Duration::from_millis(100);
@@ -341,7 +343,7 @@ fn a_failure_that_was_not_polled_in_time_is_dropped() {
         futures::executor::block_on(next).map(|outcome| outcome.map_err(Trouble::from))
     };
     assert_eq!(next(), Some(Err(Trouble::NoBuffers)), "a task that is there gets it");
-    assert!(prefetcher.poll_next(Waker::noop()).is_pending());
+    assert!(prefetcher.poll_next(std::task::Waker::noop()).is_pending());
     let has_failed =
         || prefetcher.reader.as_ref().is_some_and(|reader| reader.shared.lock().failure.is_some());
     wait_until("the thread waits forever", has_failed);
