@@ -11,7 +11,7 @@ use crate::beton::{BetonDamage, Error, Image, ImageMode};
 use crate::memory::zeroed;
 
 /// More memory than this is not kept for the next image.
-const KEPT_BYTES_MAX: usize = 64 << 20;
+pub(super) const KEPT_BYTES_MAX: usize = 64 << 20;
 
 /// The state of one thread that decodes.
 #[derive(Debug, Default)]

@@ -42,9 +42,9 @@ struct Component {
     lacking_bits: [Option<u8>; LEVELS],
 }
 
-/// Returns the JPEG with another end, at which zune-jpeg fails if it needs more data; an error if the JPEG is not well
-/// formed.
-pub(super) fn guarded(jpeg: &[u8]) -> Result<Vec<u8>, String> {
+/// Replaces `guarded` by the JPEG with another end, at which zune-jpeg fails if it needs more data. Returns an error if the
+/// JPEG is not well formed.
+pub(super) fn guard(jpeg: &[u8], guarded: &mut Vec<u8>) -> Result<(), String> {
     let (mut rest, mut frame, mut interval) = (jpeg.get(2..).ok_or(CUT)?, None, 0);
     loop {
         let at = jpeg.len() - rest.len();
@@ -57,7 +57,11 @@ pub(super) fn guarded(jpeg: &[u8]) -> Result<Vec<u8>, String> {
             // The bits that only refine levels have no codes: there, the comment in their place is an error.
             let ones = [[0xFF, 0]; 16]; // as image data, each pair is a byte of ones
             let end = [0xFF, COMMENT, 0, 2, 0xFF, END];
-            return Ok([&jpeg[..at], ones.as_flattened(), &end].concat());
+            guarded.clear();
+            for part in [&jpeg[..at], ones.as_flattened(), &end] {
+                guarded.extend_from_slice(part);
+            }
+            return Ok(());
         }
         let (bytes, next) = segment(after).ok_or(CUT)?;
         rest = next;

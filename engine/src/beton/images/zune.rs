@@ -5,11 +5,15 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use super::scans::guarded;
+use super::decoder::KEPT_BYTES_MAX;
+use super::scans::guard;
 
-/// The state of the library. It has none between two images.
+/// What is kept from one image to the next. The library itself keeps nothing.
 #[derive(Debug, Default)]
-pub(super) struct Library;
+pub(super) struct Library {
+    /// The JPEG as it is decoded. With fresh memory for each image, the check took 4 % of the time instead of 1 %.
+    guarded: Vec<u8>,
+}
 
 impl Library {
     /// Decodes a JPEG of this size, of one or three colours, to red, green and blue.
@@ -19,7 +23,7 @@ impl Library {
         (width, height): (usize, usize),
         rgb: &mut [u8],
     ) -> Result<(), String> {
-        let jpeg = guarded(jpeg)?;
+        guard(jpeg, &mut self.guarded)?;
         // With some samplings, zune-jpeg leaves rows unwritten. They must not have pixels of another image.
         rgb.fill(0);
         let options = DecoderOptions::default()
@@ -27,11 +31,15 @@ impl Library {
             .set_max_width(width)
             .set_max_height(height)
             .jpeg_set_out_colorspace(ColorSpace::RGB);
-        let mut decoder = JpegDecoder::new_with_options(ZCursor::new(jpeg), options);
+        let mut decoder = JpegDecoder::new_with_options(ZCursor::new(&self.guarded), options);
         decoder.decode_headers().map_err(|error| error.to_string())?;
         if decoder.dimensions() != Some((width, height)) {
             return Err("it has frames of different sizes".to_owned());
         }
-        decoder.decode_into(rgb).map_err(|error| error.to_string())
+        let outcome = decoder.decode_into(rgb).map_err(|error| error.to_string());
+        if self.guarded.capacity() > KEPT_BYTES_MAX {
+            self.guarded = Vec::new();
+        }
+        outcome
     }
 }
