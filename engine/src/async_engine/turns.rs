@@ -66,7 +66,8 @@ impl Deadline {
     }
 
     fn left(self) -> Duration {
-        let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
+        let left =
+            |deadline: Instant| deadline.checked_duration_since(Instant::now()).unwrap_or_default();
         self.0.map_or(Duration::MAX, left)
     }
 }
