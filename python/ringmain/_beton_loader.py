@@ -122,6 +122,8 @@ class BetonLoader(IterableDataset[BetonBatch]):
         """
         if self._state is None or batches is not None:
             return self._batches.state_dict(batches=batches, num_workers=num_workers)
+        # The state is that of an earlier loop if a DataLoader with workers was looped over since.
+        self._batches._check_not_ahead()
         return self._state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

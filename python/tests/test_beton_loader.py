@@ -141,6 +141,9 @@ def test_a_dataloader_counts_its_batches_and_resumes_it(path, torch, loader_type
         return dataset, torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=workers)
 
     dataset, loader = make()
+    # With workers, its state was returned for that of the loader's loop.
+    assert sorted(ids_of(dataset)) == list(range(COUNT))
+    dataset.set_epoch(0)
     expected = [batch.ids.tolist() for batch in loader]
     assert len(loader) == len(expected) == (8 if workers else 7)
     if workers:

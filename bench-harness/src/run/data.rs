@@ -100,10 +100,12 @@ impl DataSets {
             .tempdir_in(&dir)
             .map_err(|error| Failure::Scratch { dir, source: without_path(error) })?;
         let leftover = Leftover::new(folder.path());
+        // A tuple is dropped from front to back, so a signal while the folder is removed removes the rest of it.
+        let made = (folder, leftover);
         let progress = Arc::new(Progress::bytes("making data", total_bytes));
         let mut sets = BTreeMap::new();
         for ((name, cache), workload) in wanted {
-            let path = folder.path().join(format!("{name}-{cache}"));
+            let path = made.0.path().join(format!("{name}-{cache}"));
             std::fs::create_dir(&path)
                 .map_err(|source| Failure::WriteFile { path: path.clone(), source })?;
             let (seed, progress) = (plan.seed, &progress);
@@ -112,7 +114,7 @@ impl DataSets {
             sets.insert((name, cache), files);
         }
         progress.finish();
-        Ok(Self { folder: Some((folder, leftover)), sets })
+        Ok(Self { folder: Some(made), sets })
     }
 
     /// Returns the files that a workload reads in a cache state.

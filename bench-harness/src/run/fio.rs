@@ -14,6 +14,7 @@ use crate::measure::cache::{self, Opening};
 use crate::plan::{BackendChoice, Plan};
 use crate::result::{CacheState, CachedPages, Cell, CpuSeconds, FIO, Faults, Latency};
 use crate::run::task::Task;
+use crate::system::interrupt;
 use crate::workload;
 
 /// One way in which fio reads.
@@ -73,10 +74,18 @@ impl Fio {
     pub(crate) fn run(&self, task: &Task) -> Result<Cell, Failure> {
         let opening = Opening::ReadsNothing;
         let prepared = cache::settle(&task.cached_files, task.cache, task.sample_seed(), opening)?;
-        let output = self
+        let not_run = |source| Failure::Child { what: "fio".into(), source };
+        let child = self
             .command(task)
-            .output()
-            .map_err(|source| Failure::Child { what: "fio".into(), source })?;
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(not_run)?;
+        interrupt::watch_child(child.id());
+        let output = child.wait_with_output();
+        interrupt::watch_child(0);
+        let output = output.map_err(not_run)?;
         let failed = |message: String| Failure::Cell { what: self.name(), message };
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();

@@ -89,10 +89,10 @@ impl CachedBackend {
     }
 
     /// Reads files through the cache, for files on a slow filesystem. They are known by their paths and
-    /// [states](FileVersion::name).
+    /// [states](FileVersion::name). The paths must be those of files; for other data, [`new`](Self::new) takes keys.
     ///
     /// A file that changed in the five minutes before it was opened is not cached: it may change again within a tick of the
-    /// filesystem's clock, which may also be behind that of this machine.
+    /// filesystem's clock, which may also be behind that of this machine. It is cached when it is opened again later.
     #[must_use]
     pub fn over_files(inner: Arc<dyn ReadBackend>, cache: DiskCache) -> Self {
         let backend = Self::new(inner, cache, |inner, file| {
@@ -334,8 +334,8 @@ impl ReadBackend for CachedBackend {
             Some(_) => Some(cached),
             None => {
                 let inner = self.inner.explain(Some(&file.inner)).unwrap_or_default();
-                let why =
-                    "it has no key, or one that is too long, or changed just before it was opened";
+                let why = "it has no key, or one that is too long, or changed just before it was \
+                           opened; then open it again five minutes after its last change";
                 Some(
                     format!("not cached, because {why}; {inner}").trim_end_matches("; ").to_owned(),
                 )
