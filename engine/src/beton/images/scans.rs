@@ -1,14 +1,19 @@
 //! Whether a JPEG has all of its image data, which zune-jpeg does not tell.
 //!
 //! zune-jpeg 0.5.15 ends without an error at some markers in the middle of the image data, and after an early end of
-//! the image it decodes zeros. If the colours are in separate scans, it loses rows of those that have more rows than
-//! others. Three checks together find all of this:
+//! the image it decodes zeros. Three checks together find this:
 //!
 //! - The segments follow each other without other bytes. The image data has no markers but restarts, and these are as
 //!   many as the frame needs, in their order.
 //! - Each level comes from a scan, and in progressive JPEGs from a series of scans to its last bit.
-//! - The data ends with ones. No Huffman code has only ones (T.81, annex C), so a decoder that needs more data than
-//!   there is fails.
+//! - The last scan, and each part of a baseline scan before a restart, ends with ones. No Huffman code has only ones
+//!   (T.81, annex C), so a decoder that needs more data than there is fails.
+//!
+//! JPEGs have no checksums: damage that can be decoded to other levels is not found, nor are bytes that are missing at
+//! the end of a progressive scan that is not the last one.
+//!
+//! zune-jpeg decodes some rare kinds to wrong pixels: colours in separate scans, and a first component with fewer
+//! samples than another. They are refused.
 
 use std::io::BufRead as _;
 
@@ -42,23 +47,32 @@ struct Component {
     lacking_bits: [Option<u8>; LEVELS],
 }
 
-/// Replaces `guarded` by the JPEG with another end, at which zune-jpeg fails if it needs more data. Returns an error if the
-/// JPEG is not well formed.
+/// Image data of ones: each pair is a byte of them. zune-jpeg reads at most 8 bytes ahead, so it reaches the end of these
+/// only if it needs more data or is done.
+const ONES: [[u8; 2]; 16] = [[0xFF, 0]; 16];
+
+/// The bits that only refine levels have no codes: there, the comment in their place is an error.
+const GUARDED_END: [u8; 6] = [0xFF, COMMENT, 0, 2, 0xFF, END];
+
+/// Replaces `guarded` by the JPEG with ones where image data ends, at which zune-jpeg fails if it needs more. Returns an
+/// error if the JPEG is not well formed, or if zune-jpeg decodes its kind to wrong pixels.
 pub(super) fn guard(jpeg: &[u8], guarded: &mut Vec<u8>) -> Result<(), String> {
+    guarded.clear();
+    guarded.try_reserve(jpeg.len() + jpeg.len() / 8 + 64).map_err(|error| error.to_string())?;
     let (mut rest, mut frame, mut interval) = (jpeg.get(2..).ok_or(CUT)?, None, 0);
+    // The bytes from here on are not in `guarded` yet.
+    let mut from = jpeg;
     loop {
-        let at = jpeg.len() - rest.len();
         let (marker, after) = next_marker(rest)?;
-        if marker == END {
-            if !frame.is_some_and(|frame: Frame| frame.is_complete()) {
-                return Err(CUT.to_owned());
+        let is_complete = frame.as_ref().is_some_and(Frame::is_complete);
+        let is_progressive = frame.as_ref().is_some_and(|frame: &Frame| frame.is_progressive);
+        // After the scan of a baseline image, the rest belongs to something else.
+        if marker == END || (is_complete && !is_progressive) {
+            if !is_complete {
+                return Err("it lacks scans".to_owned());
             }
-            // zune-jpeg reads at most 8 bytes ahead, so it sees the comment only if it needs more data or is done.
-            // The bits that only refine levels have no codes: there, the comment in their place is an error.
-            let ones = [[0xFF, 0]; 16]; // as image data, each pair is a byte of ones
-            let end = [0xFF, COMMENT, 0, 2, 0xFF, END];
-            guarded.clear();
-            for part in [&jpeg[..at], ones.as_flattened(), &end] {
+            copy(&mut from, rest, guarded);
+            for part in [ONES.as_flattened(), &GUARDED_END] {
                 guarded.extend_from_slice(part);
             }
             return Ok(());
@@ -66,7 +80,7 @@ pub(super) fn guard(jpeg: &[u8], guarded: &mut Vec<u8>) -> Result<(), String> {
         let (bytes, next) = segment(after).ok_or(CUT)?;
         rest = next;
         match marker {
-            0xC0..=0xC2 => frame = Some(Frame::new(marker, bytes).ok_or(CUT)?),
+            0xC0..=0xC2 => frame = Some(Frame::new(marker, bytes)?),
             RESTART_INTERVAL => {
                 interval = usize::from(u16::from_be_bytes(*bytes.first_chunk().ok_or(CUT)?));
             }
@@ -74,31 +88,48 @@ pub(super) fn guard(jpeg: &[u8], guarded: &mut Vec<u8>) -> Result<(), String> {
                 let frame = frame.as_mut().ok_or("it has image data before its frame")?;
                 let units = frame.scan(bytes)?;
                 let restarts = units.checked_div(interval).map_or(0, |_| (units - 1) / interval);
-                rest = image_data(next, restarts)?;
-                let (marker, _) = next_marker(rest)?;
-                if marker != END && !frame.is_progressive && frame.is_complete() {
-                    return Err(misplaced(marker));
-                }
+                rest = image_data(next, restarts, |restart| {
+                    // A progressive scan may have no codes, in which ones would be levels.
+                    if !frame.is_progressive {
+                        copy(&mut from, restart, guarded);
+                        guarded.extend_from_slice(ONES.as_flattened());
+                    }
+                })?;
             }
             _ => {}
         }
     }
 }
 
+/// Copies the bytes of `from` that are before `to`, which is the end of it.
+fn copy<'a>(from: &mut &'a [u8], to: &'a [u8], guarded: &mut Vec<u8>) {
+    guarded.extend_from_slice(&from[..from.len() - to.len()]);
+    *from = to;
+}
+
 impl Frame {
-    fn new(marker: u8, bytes: &[u8]) -> Option<Self> {
-        let number = |at: usize| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
+    fn new(marker: u8, bytes: &[u8]) -> Result<Self, String> {
+        let number =
+            |at: usize| Some(usize::from(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?)));
         let component = |bytes: &[u8]| Component {
             id: bytes[0],
             sampling: (usize::from(bytes[1] >> 4).max(1), usize::from(bytes[1] & 15).max(1)),
             lacking_bits: [None; LEVELS],
         };
-        Some(Self {
-            is_progressive: marker == 0xC2,
-            height: usize::from(number(1)?).max(1),
-            width: usize::from(number(3)?).max(1),
-            components: bytes.get(6..)?.chunks_exact(3).map(component).collect(),
-        })
+        let components = bytes.get(6..).ok_or(CUT)?.chunks_exact(3).map(component).collect();
+        let (height, width) = (number(1).ok_or(CUT)?.max(1), number(3).ok_or(CUT)?.max(1));
+        let frame = Self { is_progressive: marker == 0xC2, height, width, components };
+        let first = frame.components.first().map(|component| component.sampling);
+        if frame.components.len() > 1 && first != Some(frame.most()) {
+            return Err("its first colour has fewer samples than another; convert it".to_owned());
+        }
+        Ok(frame)
+    }
+
+    /// Returns the most samples of a component in a unit, across and down.
+    fn most(&self) -> (usize, usize) {
+        let samplings = self.components.iter().map(|component| component.sampling);
+        samplings.fold((1, 1), |most, each| (most.0.max(each.0), most.1.max(each.1)))
     }
 
     /// Notes what a scan has, and returns the number of its units, of which a restart interval counts some.
@@ -111,9 +142,10 @@ impl Frame {
             true => (usize::from(first), usize::from(last), bits >> 4, bits & 15),
             false => (0, LEVELS - 1, 0, 0),
         };
-        let samplings = self.components.iter().map(|component| component.sampling);
-        let most = samplings.fold((1, 1), |most, each| (most.0.max(each.0), most.1.max(each.1)));
-        let mut own = (1, 1);
+        if is_apart {
+            return Err("its colours are in separate scans; convert it".to_owned());
+        }
+        let (most, mut own) = (self.most(), (1, 1));
         for id in ids.chunks_exact(2).map(|component| component[0]) {
             let mut components = self.components.iter_mut();
             let component = components.find(|component| component.id == id);
@@ -131,9 +163,6 @@ impl Frame {
                 *lacking = Some(after);
             }
             own = component.sampling;
-            if is_apart && (*count > 1 || own.1 > 1) {
-                return Err("its colours are in separate scans; convert it".to_owned());
-            }
         }
         // The units of one component are its blocks; those of several have all their blocks of a part of the image.
         let own = if *count == 1 { own } else { (1, 1) };
@@ -147,7 +176,7 @@ impl Frame {
     }
 }
 
-/// Returns the next marker and the bytes after it.
+/// Returns the next marker that begins a segment or ends the image, and the bytes after it.
 fn next_marker(bytes: &[u8]) -> Result<(u8, &[u8]), String> {
     let fill = bytes.iter().take_while(|byte| **byte == 0xFF).count();
     match bytes.get(fill..).and_then(<[u8]>::split_first) {
@@ -155,29 +184,38 @@ fn next_marker(bytes: &[u8]) -> Result<(u8, &[u8]), String> {
         Some((code, _)) if fill == 0 || *code == 0 => {
             Err("it has other bytes between its segments".to_owned())
         }
-        Some((code @ (0x01..=0xBF | RESTART..=RESTART_LAST), _)) => Err(misplaced(*code)),
+        // Markers without a segment. Some encoders write a restart after the last unit.
+        Some((0x01 | RESTART..=RESTART_LAST, after)) => next_marker(after),
+        Some((code @ 0x02..=0xBF, _)) => Err(misplaced(*code)),
         Some((code, after)) => Ok((*code, after)),
     }
 }
 
-/// Returns the bytes from the marker on at which image data with this many restarts ends.
-fn image_data(bytes: &[u8], restarts: usize) -> Result<&[u8], String> {
+/// Returns the bytes from the marker on at which image data with this many restarts ends. `at_restart` gets the bytes
+/// from each restart on.
+fn image_data<'a>(
+    bytes: &'a [u8],
+    restarts: usize,
+    mut at_restart: impl FnMut(&'a [u8]),
+) -> Result<&'a [u8], String> {
     let (mut rest, mut found) = (bytes, 0);
     loop {
         // A slice has no errors. This searches much faster than an iterator.
         let _ = rest.skip_until(0xFF);
         let (code, after) = rest.split_first().ok_or(CUT)?;
+        let from_marker = &bytes[bytes.len() - rest.len() - 1..];
         match *code {
             0 => rest = after,
             0xFF => {} // a fill byte: the next search finds it
-            code @ RESTART..=RESTART_LAST => {
-                if found == restarts || usize::from(code - RESTART) != found % 8 {
+            code @ RESTART..=RESTART_LAST if found < restarts => {
+                if usize::from(code - RESTART) != found % 8 {
                     return Err(misplaced(code));
                 }
+                at_restart(from_marker);
                 (found, rest) = (found + 1, after);
             }
             _ if found < restarts => return Err(CUT.to_owned()),
-            _ => return Ok(&bytes[bytes.len() - rest.len() - 1..]),
+            _ => return Ok(from_marker),
         }
     }
 }
