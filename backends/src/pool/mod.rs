@@ -108,12 +108,17 @@ impl BufferPool {
             WhenSpent::Wait { timeout } => timeout,
             WhenSpent::Fail => Duration::ZERO,
         };
+        self.take_within(len, patience)
+    }
+
+    /// Like [`take`](Self::take), but waits for this time, whatever the options say.
+    pub fn take_within(&self, len: usize, patience: Duration) -> Result<Buffer> {
         Shelf::take(self.shelf.get(), len, self.capacity_for(len), patience)
     }
 
     /// A buffer of `len` bytes if there is one now, whatever the options say.
     pub fn try_take(&self, len: usize) -> Result<Buffer> {
-        Shelf::take(self.shelf.get(), len, self.capacity_for(len), Duration::ZERO)
+        self.take_within(len, Duration::ZERO)
     }
 
     /// Like [`try_take`](Self::try_take), in memory of `capacity` bytes, rounded up to whole pages, or

@@ -18,7 +18,7 @@ mod turns;
 mod weights;
 
 pub use batch_stream::BatchStream;
-use turns::{Deadline, Turns, take};
+use turns::{Deadline, Turns};
 
 /// Reads through an [`Engine`] without waiting, in any async runtime.
 ///
@@ -151,7 +151,7 @@ impl AsyncEngine {
                 if places.len() > 1 && turn.is_none() {
                     turn = Some(turns.get().wait(pool, len, deadline)?);
                 }
-                let buffer = take(pool, len, deadline)?;
+                let buffer = pool.take_within(len, deadline.left())?;
                 untaken -= 1;
                 if untaken == 0 {
                     turn = None;

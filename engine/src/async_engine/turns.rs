@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use ringmain_backends::{Buffer, BufferPool, Error, PoolStats};
+use ringmain_backends::{BufferPool, Error, PoolStats};
 
-use crate::prefetch::{PAUSE_MAX, PAUSE_MIN};
-use crate::sync::{Condvar, Instant, Mutex, MutexGuard, PoisonError, thread};
+use crate::sync::{Condvar, Instant, Mutex, MutexGuard, PoisonError};
 
 /// Lets one read after the other take its buffers. Two reads could each hold a part of the memory and wait for the
 /// rest.
@@ -65,23 +64,9 @@ impl Deadline {
         Self(Instant::now().checked_add(patience))
     }
 
-    fn left(self) -> Duration {
+    pub(super) fn left(self) -> Duration {
         let left =
             |deadline: Instant| deadline.checked_duration_since(Instant::now()).unwrap_or_default();
         self.0.map_or(Duration::MAX, left)
-    }
-}
-
-/// Takes a buffer before the deadline. The patience of the pool itself would begin anew for each buffer.
-pub(super) fn take(pool: &BufferPool, len: usize, deadline: Deadline) -> Result<Buffer, Error> {
-    let mut pause = PAUSE_MIN;
-    loop {
-        match pool.try_take(len) {
-            Err(Error::PoolExhausted { requested_bytes, limit_bytes, .. })
-                if requested_bytes <= limit_bytes && !deadline.left().is_zero() => {}
-            outcome => return outcome,
-        }
-        thread::sleep(pause.min(deadline.left()));
-        pause = (pause * 2).min(PAUSE_MAX);
     }
 }

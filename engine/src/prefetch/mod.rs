@@ -38,10 +38,9 @@ mod group;
 mod queue;
 mod until_error;
 
-use queue::{ABANDONED_AFTER, ReaderThread, Wait, is_out_of_memory};
+use queue::{ABANDONED_AFTER, PAUSE_MAX, PAUSE_MIN, ReaderThread, Wait, is_out_of_memory};
 
 pub(crate) use group::{read_group, stage_group};
-pub(crate) use queue::{PAUSE_MAX, PAUSE_MIN};
 pub(crate) use until_error::UntilError;
 
 /// The jobs to read, one after the other. A clone continues from the same place.

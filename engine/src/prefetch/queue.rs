@@ -24,8 +24,8 @@ pub(super) enum Wait<'a> {
 }
 
 /// If the pool is exhausted, the thread tries again after this pause, and then after longer ones.
-pub(crate) const PAUSE_MIN: Duration = Duration::from_micros(250);
-pub(crate) const PAUSE_MAX: Duration = Duration::from_millis(8);
+pub(super) const PAUSE_MIN: Duration = Duration::from_micros(250);
+pub(super) const PAUSE_MAX: Duration = Duration::from_millis(8);
 
 /// If a caller that polls does not call for this long, its wait counts as abandoned. Its next call
 /// starts a new wait and does not report the old wait's error.
