@@ -16,7 +16,7 @@ OF_ROOT = "/etc/passwd"
 SETUP = """
 import mmap, os, pickle, sys, uuid, warnings
 import numpy as np
-import ml_dtypes, numpy.random, numpy.testing, ringmain, ringmain.safetensors, ringmain.safetensors.numpy
+import ml_dtypes, numpy.random, numpy.testing, ringmain, ringmain._selection, ringmain.safetensors, ringmain.safetensors.numpy
 sys.path.insert(0, sys.argv[2])
 import page_cache
 if os.geteuid() == 0:

@@ -11,7 +11,7 @@ from test_docs import ROOT, snippets
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed")
 
 # Packages without types, or that need not be installed.
-UNTYPED = ["exca", "torch", "safetensors", "ml_dtypes", "pandas", "pyarrow", "tqdm"]
+UNTYPED = ["exca", "ray", "torch", "safetensors", "ml_dtypes", "pandas", "pyarrow", "tqdm"]
 
 
 def run(tmp_path, *arguments):
